@@ -1,0 +1,1 @@
+"""Facts about hardware: constants with their sources, element types, tensor memory, matrix instructions."""
