@@ -1,0 +1,326 @@
+"""Slicing: restrict a layout to a box, and say exactly when that is a layout again.
+
+Take one dimension with canonical digits, innermost extent E and stride S, and the interval [b, b+n).  Write
+``b = u*E + d``.  Within a block of E the values run with step S.  Crossing from block u to u+1 steps by
+``V(u+1) - V(u) - (E-1)*S``, V being the map of the outer digits; in a canonical list this equals S only where a
+carry goes further up and the strides happen to agree (a *smooth* crossing), never twice in a row.
+
+The innermost iter of the answer is its longest run from the start, so the answer is forced:
+
+* d = 0 and E divides n: slice the outer digits to n/E and keep ``(E: S)`` (*peel*);
+* inside one block, d + n <= E: ``(n: S)``;
+* the first crossing is smooth: the run is 2E-d long.  One run: ``(n: S)``.  Two runs of it need the third crossing
+  smooth as well: ``(2: jump, 2E-d: S)``;
+* the first crossing is a break, d > 0: the run is c = E-d long.  Two runs: ``(2: jump, c: S)`` (*two halves*).  More
+  only for 2d = E and outer values in one progression of step g: ``(q: g, 2: g - d*S, d: S)`` (*half shift*).
+
+In every other case a run would have to break inside a block, so no layout exists.  Nothing is tabulated: every test
+looks at O(rank) digits.  Dimensions are independent: the box of a grouped layout is a layout exactly when each
+dimension's interval is (a run that breaks at multiples of e only cannot fit a dimension that is no multiple of e).
+
+A shape whose boundaries the layout does not have is first simplified (full inner dimensions and single outer
+indices merge with their neighbours); what still does not group is judged point by point by the recogniser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
+from layoutalg.algebra.recognise import first_failure, recognise_values
+from layoutalg.axis import Axis
+from layoutalg.decide import Number, as_number, at_most, equal
+from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
+from layoutalg.index import Affine, bounds, divide_affine
+from layoutalg.iters import (
+    Iter,
+    Iters,
+    Vector,
+    combine,
+    is_multiple_of_axis,
+    show_vector,
+    vector_at,
+    vector_step,
+    vectors_equal,
+)
+
+__all__ = ["Interval", "Region", "check_region", "slice_iters"]
+
+#: A box that no regrouping fits is tabulated up to this many points.
+MAX_TABULATED = 1 << 24
+
+
+class Interval(NamedTuple):
+    """``[begin, begin + length)`` of one dimension; begin may be affine in parameters, length is an int."""
+
+    begin: Number
+    length: int
+
+    def __str__(self) -> str:
+        return f"[{self.begin}, {self.begin + self.length})"
+
+
+Region = tuple[Interval, ...]
+
+
+class _NoRunError(Exception):
+    """No layout has the interval's values: the index within the interval that shows it, and why."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index, self.reason = index, reason
+
+
+def check_region(region: object, shape: Shape) -> Region:
+    """Return a checked box: one ``(begin, end)`` or single index per dimension, not empty and inside the shape.
+
+    Raises:
+        RegionError: wrong rank, empty, out of bounds for some parameter value, or a length that is no constant.
+
+    >>> check_region([(1, 3), 4], (4, 8))
+    (Interval(begin=1, length=2), Interval(begin=4, length=1))
+    """
+    if isinstance(region, (str, bytes)) or not isinstance(region, Sequence):
+        raise RegionError(f"a region is one (begin, end) or index per dimension, not {region!r}", region=region)
+    if len(region) != len(shape):
+        raise RegionError(f"region has {len(region)} dimensions, the shape {shape} has {len(shape)}", shape=shape)
+    return tuple(
+        _check_interval(entry, extent, dim) for dim, (entry, extent) in enumerate(zip(region, shape, strict=True))
+    )
+
+
+def _check_interval(entry: object, extent: Number, dim: int) -> Interval:
+    if isinstance(entry, (tuple, list)):
+        if len(entry) != 2:
+            raise RegionError(f"region[{dim}] = {entry!r} must be (begin, end) or one index", dim=dim)
+        begin, end = (as_number(x, f"region[{dim}]") for x in entry)
+        count = end - begin
+    else:
+        begin, count = as_number(entry, f"region[{dim}]"), 1
+        end = begin + 1
+    if type(count) is not int:
+        raise RegionError(f"region[{dim}] = [{begin}, {end}) has the length {count}, which is no constant", dim=dim)
+    if count < 1:
+        raise RegionError(f"region[{dim}] = [{begin}, {end}) is empty", dim=dim, begin=begin, end=end)
+    inside = (
+        bounds(begin)[0] >= 0 and bounds(end)[1] <= extent
+        if type(extent) is int and isinstance(begin, (int, Affine))
+        else at_most(0, begin) and at_most(end, extent)
+    )
+    if not inside:
+        raise RegionError(f"region[{dim}] = [{begin}, {end}) leaves [0, {extent})", dim=dim, begin=begin, end=end)
+    return Interval(begin, count)
+
+
+def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vector]:
+    """Return shard and offset of the box of a canonical shard, ``Y(r) = L(begin + r)``.
+
+    Law (verify.laws.slicing): right at every index of the box; refuses only where no layout has these values.
+
+    Raises:
+        NotExpressibleError: ``index`` is the first coordinate of the box at which every layout fails.
+        UndecidedError: the box fits no regrouping and has over ``MAX_TABULATED`` points.
+
+    >>> from layoutalg.iters import make_iter
+    >>> slice_iters((make_iter(4, 10), make_iter(4, 1)), (16,), (Interval(2, 8),))
+    ((2:10, 2:8, 2:1), {m: 2})
+    """
+    merged_shape, merged_region = _merge_dimensions(shape, region)
+    try:
+        grouped, seps = group_iters(iters, merged_shape)
+    except NotExpressibleError as error:
+        return _slice_by_table(iters, shape, region, error)
+    parts: list[Iters] = []
+    offset: Vector = {}
+    inner = 1
+    for dim in range(len(merged_shape) - 1, -1, -1):
+        part = canonical_shard(grouped[seps[dim] : seps[dim + 1]])
+        begin, count = merged_region[dim]
+        try:
+            sliced, start = _interval(part, begin, count)
+        except _NoRunError as stop:
+            raise _refusal(iters, shape, region, stop, inner) from None
+        parts.insert(0, sliced)
+        offset = combine(offset, start)
+        inner *= count
+    return tuple(it for part in parts for it in part), offset
+
+
+def _merge_dimensions(shape: Shape, region: Region) -> tuple[Shape, Region]:
+    """Merge a dimension with its outer neighbour when the inner one is full or the outer one a single index."""
+    extents: list[Number] = []
+    box: list[Interval] = []
+    for extent, interval in zip(shape, region, strict=True):
+        if extents:
+            outer = box[-1]
+            full = equal(interval.length, extent) and equal(interval.begin, 0)
+            if full or outer.length == 1:
+                begin = outer.begin * extent + interval.begin
+                count = outer.length * extent if full else interval.length
+                extents[-1], box[-1] = extents[-1] * extent, Interval(begin, count)
+                continue
+        extents.append(extent)
+        box.append(interval)
+    return tuple(extents), tuple(box)
+
+
+def _interval(iters: Iters, begin: Number, count: int) -> tuple[Iters, Vector]:
+    """Slice one dimension: the iters of ``[begin, begin + count)`` and the place of its start."""
+    if count == 1:
+        return (), vector_at(iters, begin)
+    extent, stride, axis = iters[-1]
+    if len(iters) == 1:
+        return (Iter(count, stride, axis),), {axis: begin * stride}
+    u, d = divide_affine(begin, extent)
+    outer = iters[:-1]
+    if d == 0 and count % extent == 0:
+        sliced, start = _peel(outer, u, count // extent, extent)
+        return (*sliced, iters[-1]), start
+    start = combine(vector_at(outer, u), {axis: d * stride})
+    if d + count <= extent:
+        return (Iter(count, stride, axis),), start
+    first = vector_step(outer, u)
+    if vectors_equal(first, {axis: extent * stride}):
+        return _smooth(outer, u, d, count, iters[-1]), start
+    return _broken(outer, u, d, count, iters[-1]), start
+
+
+def _peel(outer: Iters, u: Number, count: int, extent: int) -> tuple[Iters, Vector]:
+    try:
+        return _interval(outer, u, count)
+    except _NoRunError as stop:
+        raise _NoRunError(stop.index * extent, stop.reason) from None
+
+
+def _smooth(outer: Iters, u: Number, d: int, count: int, inner: Iter) -> Iters:
+    """The first crossing steps by S too, so the first run ends at the second crossing."""
+    extent, stride, axis = inner
+    run = 2 * extent - d
+    if count <= run:
+        return (Iter(count, stride, axis),)
+    if count % run:
+        raise _NoRunError(run, f"the first run has {run} elements, which do not divide {count}")
+    if count != 2 * run or not vectors_equal(vector_step(outer, u + 2), {axis: extent * stride}):
+        raise _NoRunError(run + extent, f"the first run has {run} elements, a later one breaks after {extent}")
+    jump = combine(vector_step(outer, u), vector_step(outer, u + 1), {axis: -d * stride})
+    return (_one_axis(2, jump, run), Iter(run, stride, axis))
+
+
+def _broken(outer: Iters, u: Number, d: int, count: int, inner: Iter) -> Iters:
+    """The first crossing is a break after c = E - d elements; d > 0 unless E does not divide the count."""
+    extent, stride, axis = inner
+    c = extent - d
+    if count % c or d == 0:
+        raise _NoRunError(c, f"the first run has {c} elements, which do not divide {count}")
+    jump = combine(vector_step(outer, u), {axis: -d * stride})
+    blocks = count // c
+    head = _one_axis(2, jump, c)
+    if blocks == 2:
+        return (head, Iter(c, stride, axis))
+    if blocks % 2:
+        raise _NoRunError(2 * c, f"pairs of runs of {c} elements do not divide {count}")
+    if 2 * d != extent:
+        crossing = c + extent
+        inside = 2 * c > extent and not vectors_equal(vector_step(outer, u + 1), {axis: extent * stride})
+        raise _NoRunError(crossing if inside else 3 * c, f"runs of {c} elements do not repeat in steps of one size")
+    half = blocks // 2
+    pitch = _one_axis(half, vector_step(outer, u), extent)
+    reach = _run_length(outer, u, half + 1)
+    if reach <= half:
+        raise _NoRunError(c + (reach - 1) * extent, "the half-shifted blocks are not evenly spaced")
+    return (pitch, head, Iter(c, stride, axis))
+
+
+def _run_length(iters: Iters, begin: Number, limit: int) -> int:
+    """Return how many values from begin (at most limit, at least 2) form one progression."""
+    if len(iters) == 1:
+        return limit
+    extent, stride, axis = iters[-1]
+    u, d = divide_affine(begin, extent)
+    if d + limit <= extent:
+        return limit
+    if vectors_equal(vector_step(iters[:-1], u), {axis: extent * stride}):
+        return min(limit, int(2 * extent - d))
+    return max(2, int(extent - d))
+
+
+def _one_axis(extent: int, vector: Vector, index: int) -> Iter:
+    """Make an iter of a step vector, which must lie on one axis."""
+    found = is_multiple_of_axis(vector)
+    if found is None:
+        raise _NoRunError(index, f"the step there is {show_vector(vector)}, and one iter has one axis")
+    return Iter(extent, *found)
+
+
+def _slice_by_table(iters: Iters, shape: Shape, region: Region, why: NotExpressibleError) -> tuple[Iters, Vector]:
+    """Judge a box whose shape the layout does not group by, point by point."""
+    count = math.prod(interval.length for interval in region)
+    if not all(type(interval.begin) is int for interval in region) or not all(_is_int(it) for it in iters):
+        raise NotExpressibleError(
+            f"slice: {show_region(region)} of {show_shape(shape)} has a symbolic begin or stride, and the layout does "
+            f"not follow the shape's dimensions. {why}",
+            region=region,
+        ) from why
+    if count > MAX_TABULATED:
+        raise UndecidedError(
+            f"slice: {show_region(region)} of {show_shape(shape)} fits no regrouping of {show_iters(iters)} and has "
+            f"{count} points; boxes of this kind are decided up to {MAX_TABULATED}. {why}",
+            region=region,
+        ) from why
+    values = _box_values(iters, shape, region, count)
+    try:
+        return recognise_values(values)
+    except NotExpressibleError as error:
+        raise NotExpressibleError(
+            f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {error}",
+            index=error.index,
+            region=region,
+        ) from error
+
+
+def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[Axis, Any]:
+    """Tabulate the first ``limit`` values of an integer box, in row-major order."""
+    import numpy as np
+
+    from layoutalg.algebra.evaluate import evaluate_iters
+
+    position = np.arange(limit, dtype=np.int64)
+    index: Any = np.zeros(limit, dtype=np.int64)
+    pitch = 1
+    for extent, interval in zip(reversed(shape), reversed(region), strict=True):
+        index = index + (interval.begin + position % interval.length) * pitch
+        position = position // interval.length
+        pitch *= extent
+    return dict(evaluate_iters(iters, {}, tuple({it.axis: None for it in iters}), index))
+
+
+def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inner: int) -> NotExpressibleError:
+    """Explain a refusal; the index is found on the box's first values where they are integers."""
+    index = stop.index * inner
+    if all(type(interval.begin) is int for interval in region) and all(_is_int(it) for it in iters):
+        total = math.prod(interval.length for interval in region)
+        values = _box_values(iters, shape, region, min(total, 1 << 16))
+        index = first_failure(values, total, default=index)
+    return NotExpressibleError(
+        f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {stop.reason} "
+        f"(first seen at index {index} of the box). Slice the two sides of that index apart",
+        index=index,
+        region=region,
+        reason=stop.reason,
+    )
+
+
+def _is_int(it: Iter) -> bool:
+    return type(it.extent) is int and type(it.stride) is int
+
+
+def show_region(region: Region) -> str:
+    """Spell a region as the product of its intervals.
+
+    >>> show_region((Interval(0, 2), Interval(4, 1)))
+    '[0, 2) x [4, 5)'
+    """
+    return " x ".join(map(str, region))
