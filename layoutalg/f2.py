@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import combinations
-from operator import index, xor
+from operator import index
 from typing import Any
 
 from layoutalg.errors import NotationError, NotExpressibleError, RangeError, UndecidedError
+from layoutalg.subspaces import Span, candidates, complement, contains, rank, reduced
 from layoutalg.swizzle import Swizzle
 
 __all__ = ["F2Map", "common_complement", "complement", "contains", "joint_transversal", "rank", "reduced"]
@@ -305,87 +304,6 @@ def _bits(vector: int) -> Iterator[int]:
         vector ^= low
 
 
-class _Span:
-    """A subspace under construction: a basis kept so that membership is one pass."""
-
-    __slots__ = ("basis",)
-
-    def __init__(self, vectors: Iterable[int] = ()) -> None:
-        self.basis: list[int] = []
-        for vector in vectors:
-            self.add(vector)
-
-    def reduce(self, vector: int) -> int:
-        for other in self.basis:
-            vector = min(vector, vector ^ other)
-        return vector
-
-    def add(self, vector: int) -> bool:
-        rest = self.reduce(vector)
-        if rest:
-            self.basis.append(rest)
-            self.basis.sort(reverse=True)
-        return bool(rest)
-
-    def copy(self) -> _Span:
-        twin = _Span()
-        twin.basis = list(self.basis)
-        return twin
-
-
-def rank(vectors: Iterable[int]) -> int:
-    """Dimension of the span of some vectors.
-
-    >>> rank([1, 2, 3, 4])
-    3
-    """
-    return len(_Span(vectors).basis)
-
-
-def contains(vectors: Iterable[int], vector: int) -> bool:
-    """Whether a vector is a sum of some of the given ones.
-
-    >>> contains([1, 2], 3), contains([1, 2], 4)
-    (True, False)
-    """
-    return _Span(vectors).reduce(vector) == 0
-
-
-def reduced(vectors: Iterable[int]) -> tuple[int, ...]:
-    """The reduced basis of a span: ascending, each leading bit in one vector only.  Equal spans, equal tuples.
-
-    >>> reduced([3, 5]), reduced([5, 6])
-    ((3, 5), (3, 5))
-    """
-    basis = sorted(_Span(vectors).basis)
-    for low, vector in enumerate(basis):
-        for high in range(low + 1, len(basis)):
-            if basis[high] >> (vector.bit_length() - 1) & 1:
-                basis[high] ^= vector
-    return tuple(basis)
-
-
-def complement(vectors: Iterable[int], bits: int) -> tuple[int, ...]:
-    """Single bits that, with the given vectors, span all of ``bits`` bits, and meet their span only in 0.
-
-    >>> complement([3], 3)
-    (1, 4)
-    """
-    span = _Span(vectors)
-    return tuple(1 << bit for bit in range(bits) if span.add(1 << bit))
-
-
-def candidates(bits: int, weight: int) -> Iterator[int]:
-    """Vectors with at most ``weight`` bits set: single bits first, low before high.
-
-    >>> list(candidates(3, 2))
-    [1, 2, 4, 3, 5, 6]
-    """
-    for size in range(1, weight + 1):
-        for chosen in combinations(range(bits), size):
-            yield reduce(xor, (1 << bit for bit in chosen))
-
-
 def joint_transversal(maps: Sequence[F2Map], dim: int) -> tuple[int, ...]:
     """Independent vectors on whose span every map keeps as much rank as their number allows.
 
@@ -425,14 +343,14 @@ class _Search:
         self.nodes = 0
 
     def run(self) -> tuple[int, ...]:
-        chosen = self._extend((), _Span(), [_Span() for _ in self.maps], 0)
+        chosen = self._extend((), Span(), [Span() for _ in self.maps], 0)
         if chosen is None:
             raise NotExpressibleError(
                 f"no subspace of dimension {self.dim} has ranks {self.ranks} under the {len(self.maps)} maps"
             )
         return chosen
 
-    def _extend(self, chosen: tuple[int, ...], span: _Span, images: list[_Span], start: int) -> tuple[int, ...] | None:
+    def _extend(self, chosen: tuple[int, ...], span: Span, images: list[Span], start: int) -> tuple[int, ...] | None:
         if len(chosen) == self.dim:
             return chosen
         left = self.dim - len(chosen)
@@ -454,8 +372,8 @@ class _Search:
         return None
 
     def _step(
-        self, vector: int, span: _Span, images: list[_Span], left: int, wish: bool
-    ) -> tuple[_Span, list[_Span]] | None:
+        self, vector: int, span: Span, images: list[Span], left: int, wish: bool
+    ) -> tuple[Span, list[Span]] | None:
         if span.reduce(vector) == 0:
             return None
         lacking = [len(image.basis) < rank for image, rank in zip(images, self.ranks, strict=True)]
@@ -505,7 +423,7 @@ def quotient(vectors: Iterable[int], bits: int) -> F2Map:
     >>> quotient([3], 2).kernel()
     (3,)
     """
-    span = _Span(vectors)
+    span = Span(vectors)
     basis = [*span.basis, *complement(span.basis, bits)]
     # In the basis (span, complement) the map drops the span's coordinates.
     to_basis = F2Map(tuple(basis), bits).inverse()
