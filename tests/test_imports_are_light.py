@@ -1,0 +1,45 @@
+"""``import layoutalg`` costs a compiler writer next to nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("sympy", "z3", "typer", "rich", "matplotlib", "verify", "codegen_cuda")
+SECONDS = 0.1
+ATTEMPTS = 8
+
+# numpy comes first, so that the second interval is what layoutalg adds to it.
+MEASURE = """
+import json, sys, time
+start = time.perf_counter()
+import numpy
+middle = time.perf_counter()
+import layoutalg
+end = time.perf_counter()
+print(json.dumps({"numpy": middle - start, "added": end - middle, "modules": sorted(sys.modules)}))
+"""
+
+
+def measure() -> dict:
+    done = subprocess.run([sys.executable, "-c", MEASURE], cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_importing_layoutalg_loads_nothing_heavy():
+    loaded = set(measure()["modules"])
+    assert "layoutalg" in loaded
+    assert loaded.isdisjoint(HEAVY), sorted(loaded.intersection(HEAVY))
+
+
+def test_importing_layoutalg_adds_at_most_a_tenth_of_a_second_to_numpy():
+    # The fastest of several: a busy machine only ever adds time.
+    costs = []
+    for _ in range(ATTEMPTS):
+        costs.append(measure())
+        if costs[-1]["added"] <= SECONDS:
+            break
+    assert min(cost["added"] for cost in costs) <= SECONDS, [(cost["numpy"], cost["added"]) for cost in costs]
