@@ -26,7 +26,7 @@ from layoutalg.errors import AxisError, LayoutError, NotationError, RangeError
 from layoutalg.index import Param
 from layoutalg.iters import Iter, Iters, make_iter
 
-__all__ = ["R", "S", "Spec", "format_parts", "parse_parts"]
+__all__ = ["R", "S", "Spec", "format_parts", "parse_parts", "parse_region", "row_major"]
 
 Offset = tuple[tuple[Axis, Number], ...]
 
@@ -257,6 +257,16 @@ class _Parser:
         self.expect("]", f"to close {letter}[...]")
         return tuple(self.checked(_pair, extent, stride, at=opening) for extent, stride in pairs)
 
+    def region_entry(self, extent: Number) -> tuple[Number, Number] | Number:
+        """Read ``name``, ``index`` or ``begin:end``; in a region ``*`` keeps its meaning and a name is a parameter."""
+        kind, text, _ = self.tokens[self.at]
+        if kind == "name" and self.tokens[self.at + 1][1] in (",", "the end"):
+            self.at += 1
+            bare: Number = self.checked(Param, text, 0, extent, at=self.at - 1)
+            return bare
+        begin = self.sum()
+        return (begin, self.sum()) if self.take(":") else begin
+
     def entries(self, *, strides: bool) -> list[Any]:
         """Read one entry, ``(a,b,...)``, or, before ``]``, ``a,b,...``."""
         if self.peek("(") and self.tokens[self.at + 1][1] == ")":
@@ -373,3 +383,27 @@ def _symbol(name: str) -> Number:
     from layoutalg.symbolic import symbol
 
     return symbol(name)
+
+
+def parse_region(text: str, shape: tuple[Number, ...]) -> list[tuple[Number, Number] | Number]:
+    """Read a region: per dimension ``begin:end``, one index, or a bare name (a parameter over the whole extent).
+
+    Raises:
+        NotationError: malformed, or not one entry per dimension.
+
+    >>> parse_region("s,0:1,0:4", (2, 1, 4))
+    [s[0:2], (0, 1), (0, 4)]
+    """
+    parser = _Parser(text)
+    entries: list[tuple[Number, Number] | Number] = []
+    while True:
+        if len(entries) == len(shape):
+            parser.fail(f"the region has more entries than the {len(shape)} dimensions of the shape")
+        entries.append(parser.region_entry(shape[len(entries)]))
+        if not parser.take(","):
+            break
+    if parser.tokens[parser.at][0] != "end":
+        parser.fail(f"expected ',' or the end, found {parser.tokens[parser.at][1]!r}")
+    if len(entries) != len(shape):
+        parser.fail(f"the region has {len(entries)} entries for {len(shape)} dimensions")
+    return entries
