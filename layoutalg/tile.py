@@ -486,7 +486,7 @@ def _iters_from(triples: Iterable[Sequence[Any]], what: str) -> Iters:
 
 
 def _is_zero(value: Number) -> bool:
-    return equal(value, 0)
+    return not isinstance(value, Affine) and equal(value, 0)  # a parameter is never dropped, whatever its range
 
 
 def _check_coordinate(x: Any, extent: Number, dim: int) -> Any:
