@@ -93,14 +93,16 @@ def check_region(region: object, shape: Shape) -> Region:
 
 
 def _check_interval(entry: object, extent: Number, dim: int) -> Interval:
-    if isinstance(entry, (tuple, list)):
+    if isinstance(entry, Interval):
+        begin, end = entry.begin, entry.begin + entry.length
+    elif isinstance(entry, (tuple, list)):
         if len(entry) != 2:
             raise RegionError(f"region[{dim}] = {entry!r} must be (begin, end) or one index", dim=dim)
         begin, end = (as_number(x, f"region[{dim}]") for x in entry)
-        count = end - begin
     else:
-        begin, count = as_number(entry, f"region[{dim}]"), 1
+        begin = as_number(entry, f"region[{dim}]")
         end = begin + 1
+    count = end - begin
     if type(count) is not int:
         raise RegionError(f"region[{dim}] = [{begin}, {end}) has the length {count}, which is no constant", dim=dim)
     if count < 1:

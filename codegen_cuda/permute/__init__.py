@@ -1,0 +1,119 @@
+"""Permutes: from two layouts to a planned, emitted kernel.
+
+``permute_layout`` is for one warp moving a tile inside shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from codegen_cuda.errors import PlanError
+from codegen_cuda.kernel import Kernel
+from codegen_cuda.permute.emit import claim_of, emit_permute, kernel_name
+from codegen_cuda.permute.plan import Plan
+from codegen_cuda.permute.problem import Operand, Problem, pose
+from codegen_cuda.permute.xor import plan_xor
+from layoutalg.tile import TileLayout
+
+__all__ = ["FORMS", "Operand", "permute_layout", "why_not"]
+
+#: The forms a plan can take, in the order of preference at equal cost.
+FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType({"xor": plan_xor})
+
+
+def permute_layout(
+    src: TileLayout | Operand,
+    dst: TileLayout | Operand,
+    *,
+    shape: tuple[int, ...] | None = None,
+    region: Any = None,
+    dtype: Any = None,
+    scope: str = "warp",
+    plan: str = "auto",
+    in_place: bool = True,
+    max_registers: int = 128,
+) -> Kernel:
+    """Plan and emit a permute: every element moves from its place in ``src`` to its place in ``dst``.
+
+    Law (proved per plan by ``verify.prove_plan``): each element is carried by exactly one lane and register, and
+    written where ``dst`` puts it.
+
+    Args:
+        src: source layout on axis ``m``, in elements; an :class:`Operand` carries its own shape, region and dtype.
+        dst: destination layout, likewise.
+        shape: logical extents of both layouts; each layout's own extents without one.
+        region: box of the shape, such as ``"s,0:1,0:4,0:32"``; a bare name is a stage parameter.
+        dtype: element type of both.
+        scope: ``"warp"``: one warp moves the region.
+        plan: ``"auto"`` or a form of :data:`FORMS`.
+        in_place: source and destination may be the same memory, so all of a stage is read before any is written.
+        max_registers: 32-bit registers per lane that may hold elements.
+
+    Raises:
+        PlanError: the request cannot be planned; ``facts["rule"]`` names the rule, the text what would work.
+
+    >>> from layoutalg import S, TileLayout
+    >>> rows, columns = TileLayout(S[(4, 32):(32, 1)]), TileLayout(S[(4, 32):(1, 4)])
+    >>> kernel = permute_layout(rows, columns, dtype="float32", plan="xor")
+    >>> kernel.plan.details["shift"], kernel.plan.read.wavefronts, kernel.plan.write.excess
+    (3, 4, 0)
+    """
+    source, destination = (_operand(side, shape, region, dtype) for side in (src, dst))
+    problem = pose(source, destination, scope=scope, in_place=in_place, max_registers=max_registers)
+    chosen = _choose(problem, plan)
+    name = kernel_name(problem, chosen.form)
+    return Kernel(
+        name=name,
+        source=emit_permute(problem, chosen, name),
+        claim=claim_of(problem, chosen, name),
+        plan=chosen,
+        problem=problem,
+    )
+
+
+def why_not(src: TileLayout | Operand, dst: TileLayout | Operand, **options: Any) -> PlanError | None:
+    """Return why :func:`permute_layout` with these arguments would refuse, or None where it would not.
+
+    >>> from layoutalg import S, TileLayout
+    >>> same = TileLayout(S[32:1])
+    >>> why_not(same, TileLayout(S[32:0]), dtype="f32").facts["rule"]
+    'injective'
+    """
+    try:
+        permute_layout(src, dst, **options)
+    except PlanError as error:
+        return error
+    return None
+
+
+def _operand(side: TileLayout | Operand, shape: Any, region: Any, dtype: Any) -> Operand:
+    if not isinstance(side, Operand):
+        return Operand(side, shape, region, dtype)
+    return Operand(
+        side.layout,
+        side.shape if side.shape is not None else shape,
+        side.region if side.region is not None else region,
+        side.dtype if side.dtype is not None else dtype,
+    )
+
+
+def _choose(problem: Problem, form: str) -> Plan:
+    """Plan with the named form, or with the cheapest of those that serve the problem."""
+    if form != "auto":
+        if form not in FORMS:
+            raise PlanError(
+                f"permute_layout: no plan form {form!r}; forms are auto, {', '.join(FORMS)}", rule="plan", form=form
+            )
+        return FORMS[form](problem)
+    plans: list[Plan] = []
+    refusals: list[PlanError] = []
+    for make in FORMS.values():
+        try:
+            plans.append(make(problem))
+        except PlanError as error:
+            refusals.append(error)
+    if not plans:
+        raise refusals[-1]
+    return min(plans, key=lambda p: (p.read.wavefronts + p.write.wavefronts, p.read.instructions))

@@ -1,0 +1,186 @@
+"""From a plan to header-free CUDA C++: a device function to paste and a harness kernel to check and run.
+
+The device function takes shared-memory pointers and the lane, reads its registers, synchronises the warp, writes, and
+synchronises again, so that the caller may use the result at once and source and destination may be the same memory.
+The harness stages a buffer through shared memory: global -> shared, the permute for every stage, shared -> global.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from codegen_cuda.expr import Expr
+from codegen_cuda.permute.plan import LANES, Phase, Plan
+from codegen_cuda.permute.problem import Problem
+from layoutalg.claim import BankPromise, Buffer, Claim
+from layoutalg.index import Affine
+from layoutalg.iters import vector_at
+from layoutalg.tile import TileLayout
+
+__all__ = ["ALIGN", "claim_of", "emit_permute", "kernel_name"]
+
+#: Alignment of the harness's buffers in bytes, and what the device function asks of its base pointers at least.
+ALIGN = 16
+_STATIC_LIMIT = 48 * 1024
+_UNROLLED = 64
+
+# __block_size__ puts the exact block shape into the PTX; compilers have it from compute capability 9.0 on.
+_LAUNCH_SHAPE = """\
+#if __CUDA_ARCH__ >= 900
+#define LAUNCH_SHAPE(threads) __block_size__((threads, 1, 1))
+#else
+#define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
+#endif
+"""
+
+
+def kernel_name(problem: Problem, form: str) -> str:
+    """Return a readable identifier: ``permute_4x32_float32_xor``."""
+    extents = "x".join(map(str, problem.extents)) or "1"
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"permute_{extents}_{problem.dtype.name}_{form}")
+
+
+def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
+    """Return what the harness kernel promises, in terms of the layouts."""
+    low, high = problem.span()
+    buffers = tuple(
+        Buffer(param, role, problem.dtype.name, low, high - low, ALIGN)
+        for param, role in (("src", "input"), ("dst", "output"))
+    )
+    return Claim(
+        entry=name,
+        dtype=problem.dtype.name,
+        grid=(1, 1, 1),
+        block=(LANES, 1, 1),
+        dynamic_shared_bytes=_shared_bytes(problem) if _is_dynamic(problem) else 0,
+        params=buffers,
+        moves=(problem.move,),
+        frame="carried",
+        banks=(_promise("read", plan.read), _promise("write", plan.write)),
+    )
+
+
+def _promise(phase: str, cost: Phase) -> BankPromise:
+    return BankPromise(phase, cost.op, cost.wavefronts, cost.excess)
+
+
+def emit_permute(problem: Problem, plan: Plan, name: str) -> str:
+    """Return the CUDA source: comment block, device function ``NAME_device``, harness kernel ``NAME``."""
+    return "\n".join([_header(problem, plan), _device(problem, plan, name), _LAUNCH_SHAPE, _harness(problem, name)])
+
+
+def _header(problem: Problem, plan: Plan) -> str:
+    details = ", ".join(f"{key} = {value}" for key, value in plan.details.items())
+    lines = [
+        f"source       {problem.source}",
+        f"destination  {problem.destination}",
+        f"{problem.size} elements of {problem.dtype.name} per stage, row-major over {problem.extents or (1,)}",
+        f"form         {plan.form}" + (f" ({details})" if details else ""),
+        *(
+            f"{phase:<12} {cost.wavefronts} wavefronts, {cost.excess} in excess, lower bound {cost.lower_bound}"
+            for phase, cost in (("read", plan.read), ("write", plan.write))
+        ),
+        f"Base pointers of the device function: shared memory, aligned to {max(ALIGN, problem.width)} bytes.",
+    ]
+    return "\n".join("// " + line for line in lines) + "\n"
+
+
+def _device(problem: Problem, plan: Plan, name: str) -> str:
+    stages = "".join(f", int {p.name}" for p in problem.params)
+    kind = problem.dtype.c_type
+    element = _elements(plan)
+    read = [f"    regs[{r}] = src[{_address(problem.source, element(r))}];" for r in range(len(plan.slots))]
+    write = [f"    dst[{_address(problem.destination, element(r))}] = regs[{r}];" for r in range(len(plan.slots))]
+    body = [
+        f"__device__ __forceinline__ void {name}_device({kind}* dst, const {kind}* src, int lane{stages}) {{",
+        f"    {kind} regs[{len(plan.slots)}];",
+        *read,
+        "    __syncwarp();",
+        *write,
+        "    __syncwarp();",
+        "}",
+    ]
+    return "\n".join(body) + "\n"
+
+
+def _elements(plan: Plan) -> Callable[[int], Expr]:
+    """Return the flat index of the element in slot r as an expression of the lane."""
+    lane = Expr.var("lane", 0, LANES - 1)
+    shift, mask = plan.details["shift"], plan.details["mask"]
+    if mask == 0:
+        return lambda r: lane + LANES * r
+    # Shifting first and masking after is the reference's spelling; the mask is redundant for lanes below 32.
+    group = (lane >> shift) & mask
+    return lambda r: lane + (group ^ r) * LANES
+
+
+def _address(layout: TileLayout, element: Expr) -> Expr:
+    """Run the layout's own evaluation on an expression."""
+    offset = layout.offset.get("m", 0)
+    total: Expr = Expr.of(0)
+    if isinstance(offset, Affine):
+        for param, c in offset.terms:
+            total = total + Expr.var(param.name, param.begin, param.end - 1) * c
+        offset = offset.const
+    for value in vector_at(layout.shard, element).values():
+        total = total + value
+    return total + Expr.of(offset)
+
+
+def _is_dynamic(problem: Problem) -> bool:
+    return _shared_bytes(problem) > _STATIC_LIMIT
+
+
+def _shared_bytes(problem: Problem) -> int:
+    low, high = problem.span()
+    return (high - low) * problem.width
+
+
+def _staging(target: str, origin: str, count: int) -> list[str]:
+    """Copy a buffer with all lanes: whole rows of a warp, then the tail."""
+    rows, tail = divmod(count, LANES)
+    lines = []
+    if rows:
+        head = f"{_unroll(rows, 1)}    for (int i = 0; i < {rows}; ++i)"
+        lines.append(f"{head} {target}[i * {LANES} + lane] = {origin}[i * {LANES} + lane];")
+    if tail:
+        lines.append(f"    if (lane < {tail}) {target}[{rows * LANES} + lane] = {origin}[{rows * LANES} + lane];")
+    return lines
+
+
+def _unroll(trips: int, depth: int) -> str:
+    """Unroll short loops wholly and long ones not at all: both leave code that is easy to follow and to check."""
+    return f"{'    ' * depth}#pragma unroll{'' if trips <= _UNROLLED else ' 1'}\n"
+
+
+def _harness(problem: Problem, name: str) -> str:
+    kind = problem.dtype.c_type
+    low, high = problem.span()
+    count = high - low
+    shared = (
+        f"    extern __shared__ __align__({ALIGN}) {kind} buffer[];"
+        if _is_dynamic(problem)
+        else f"    __shared__ __align__({ALIGN}) {kind} buffer[{count}];"
+    )
+    base = f"buffer + {-low}" if low else "buffer"
+    arguments = ", ".join([base, base, "lane", *(p.name for p in problem.params)])
+    stages = math.prod(p.end - p.begin for p in problem.params)
+    loops = [
+        f"{_unroll(stages, depth)}{'    ' * depth}for (int {p.name} = {p.begin}; {p.name} < {p.end}; ++{p.name})"
+        for depth, p in enumerate(problem.params, start=1)
+    ]
+    lines = [
+        f'extern "C" __global__ void LAUNCH_SHAPE({LANES})',
+        f"{name}(const {kind}* __restrict__ src, {kind}* __restrict__ dst) {{",
+        shared,
+        "    const int lane = threadIdx.x;",
+        *_staging("buffer", "src", count),
+        "    __syncwarp();",
+        *loops,
+        f"{'    ' * (len(loops) + 1)}{name}_device({arguments});",
+        *_staging("dst", "buffer", count),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""The XOR form: lane l handles element ``l + 32*j`` in slot r, with ``j = r ^ ((l >> (5-k)) & (2**k - 1))``.
+
+Without the XOR, slot r reads 32 consecutive elements of the source order, and a transposed destination puts many of
+them on one bank.  The XOR lets each group of ``2**(5-k)`` lanes walk its slots in another order, so that in one
+instruction the groups write different columns.  The smallest k for which both phases are free of bank conflicts is
+taken; what "free" means is decided by the measured bank rule, sub-word broadcast and wide accesses included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_cuda.errors import PlanError
+from codegen_cuda.permute.plan import LANES, Plan, make_plan
+from codegen_cuda.permute.problem import Problem
+
+__all__ = ["plan_xor"]
+
+_LANE_BITS = 5
+
+
+def plan_xor(problem: Problem) -> Plan:
+    """Return the plan with the smallest k, or refuse.
+
+    Raises:
+        PlanError: rule ``volume``: the elements are no multiple of 32 (a limit of this form only); rule ``xor``: no k
+            makes both phases free of bank conflicts.
+    """
+    if problem.size % LANES:
+        raise PlanError(
+            f"permute_layout: the xor form gives every lane the same number of elements, and {problem.size} is no "
+            f"multiple of {LANES}; other forms handle tails (plan='auto')",
+            rule="volume",
+            size=problem.size,
+        )
+    slots = problem.size // LANES
+    lanes = np.arange(LANES)
+    tried: list[str] = []
+    for k in range(_LANE_BITS + 1):
+        if slots % (1 << k):
+            break
+        shift, mask = _LANE_BITS - k, (1 << k) - 1
+        order = np.arange(slots)[:, None] ^ ((lanes >> shift) & mask)
+        plan = make_plan("xor", lanes + LANES * order, problem, {"k": k, "shift": shift, "mask": mask})
+        if plan.read.excess == 0 and plan.write.excess == 0:
+            return plan
+        tried.append(f"k={k}: {plan.read.excess} + {plan.write.excess}")
+    raise PlanError(
+        f"permute_layout: no XOR of lane bits makes both phases free of bank conflicts "
+        f"(excess wavefronts, read + write: {'; '.join(tried)}); other forms may (plan='auto')",
+        rule="xor",
+        tried=tuple(tried),
+    )
