@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from codegen_cuda.build import Cubin, Ptx, assemble, compile_ptx
 from codegen_cuda.errors import BuildError
-from layoutalg.claim import Claim
+from layoutalg.claim import Claim, digest
 from layoutalg.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -87,6 +87,15 @@ class Kernel:
         from codegen_cuda.run import run_kernel
 
         return run_kernel(self, source, out, device=device, uncertified=uncertified)
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of everything the kernel consists of; a certificate records them."""
+        hashes = {"source": digest(self.source), "claim": digest(self.claim.to_json())}
+        if self.ptx is not None:
+            hashes["ptx"] = digest(self.ptx.text)
+        if self.cubin is not None:
+            hashes["cubin"] = digest(self.cubin.image)
+        return hashes
 
     def save(self, directory: str | Path) -> tuple[Path, ...]:
         """Write the kernel's files, each whole or not at all, and return their paths.

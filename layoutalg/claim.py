@@ -14,7 +14,9 @@ and of ``frame``: places of the output that no move writes hold what the *same p
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BankPromise", "Buffer", "Claim", "Move", "Scalar", "Side"]
+__all__ = ["BankPromise", "Buffer", "Claim", "Move", "Scalar", "Side", "digest"]
 
 FORMAT: Final = 1
 
@@ -281,3 +283,13 @@ def show_intervals(region: tuple[Interval, ...]) -> str:
     """
     return ",".join(f"{i.begin}:{i.begin + i.length}" for i in region)
 
+
+def digest(data: bytes | str | Mapping[str, Any]) -> str:
+    """Return the SHA-256 of bytes, of text as UTF-8, or of a JSON value in canonical spelling.
+
+    >>> digest("")[:8], digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
+    ('e3b0c442', True)
+    """
+    if isinstance(data, Mapping):
+        data = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()

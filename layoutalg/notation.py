@@ -26,7 +26,7 @@ from layoutalg.errors import AxisError, LayoutError, NotationError, RangeError
 from layoutalg.index import Param
 from layoutalg.iters import Iter, Iters, make_iter
 
-__all__ = ["R", "S", "Spec", "format_parts", "parse_parts", "parse_region", "row_major"]
+__all__ = ["R", "S", "Spec", "format_parts", "parse_parts", "parse_region", "parse_shape", "row_major"]
 
 Offset = tuple[tuple[Axis, Number], ...]
 
@@ -90,14 +90,18 @@ class _Builder:
     def _zip(self, key: slice) -> Iters:
         if key.step is not None or key.start is None or key.stop is None:
             raise LayoutError(f"{self.letter}[extents : strides] needs both sides and no step")
-        extents = key.start if isinstance(key.start, (tuple, list)) else (key.start,)
-        strides = key.stop if isinstance(key.stop, (tuple, list)) else (key.stop,)
+        extents, strides = _listed(key.start), _listed(key.stop)
         if len(extents) != len(strides):
             raise LayoutError(f"{self.letter}[...] has {len(extents)} extents but {len(strides)} strides")
         return tuple(map(_pair, extents, strides))
 
     def __repr__(self) -> str:
         return self.letter
+
+
+def _listed(side: Any) -> Any:
+    # A Placed stride is a tuple too, but one entry.
+    return side if isinstance(side, (tuple, list)) and type(side) is not Placed else (side,)
 
 
 def _pair(extent: Any, stride: Any) -> Iter:
@@ -341,8 +345,9 @@ class _Parser:
             self.fail(f"expected a number, found {text!r}")
         self.at += 1
         if self.take("["):
+            start = self.at - 2
             begin, end = self.signed(":"), self.signed("]")
-            return self.checked(Param, text, begin, end, at=self.at - 1)
+            return self.checked(Param, text, begin, end, at=start)
         return self.power(_symbol(text))
 
     def power(self, base: Number) -> Number:
@@ -407,3 +412,21 @@ def parse_region(text: str, shape: tuple[Number, ...]) -> list[tuple[Number, Num
     if len(entries) != len(shape):
         parser.fail(f"the region has {len(entries)} entries for {len(shape)} dimensions")
     return entries
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read logical extents: ``4x32``, ``4,32`` or ``(4, 32)``.
+
+    Raises:
+        NotationError: not a list of positive integers.
+
+    >>> parse_shape("4x32"), parse_shape("(4, 32)")
+    ((4, 32), (4, 32))
+    """
+    entries = re.split(r"[x,]", text.strip().removeprefix("(").removesuffix(")").removesuffix(","))
+    position = text.find(entries[0]) if entries else 0
+    for entry in entries:
+        if not entry.strip().isdecimal() or int(entry) < 1:
+            raise NotationError(f"expected a positive extent, found {entry.strip()!r}", text=text, position=position)
+        position += len(entry) + 1
+    return tuple(int(entry) for entry in entries)

@@ -24,20 +24,12 @@ from layoutalg.index import Param
 from layoutalg.tile import TileLayout
 from verify.solve import prove
 from verify.term import WIDTH, BitTerm, lookup, memory_address
-from verify.verdict import Proved, Refuted, Verdict
+from verify.verdict import Obligation, Proved, Refuted, Verdict
 
 __all__ = ["Obligation", "prove_plan"]
 
 _LANES = 32
 _BANK_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Obligation:
-    """A named statement and what became of it."""
-
-    name: str
-    verdict: Verdict
 
 
 def prove_plan(

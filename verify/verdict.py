@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-__all__ = ["Proved", "Refuted", "Unknown", "Verdict", "verdict_json"]
+__all__ = ["Obligation", "Proved", "Refuted", "Unknown", "Verdict", "verdict_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,14 @@ class Unknown:
 
 
 Verdict: TypeAlias = Proved | Refuted | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """A named statement and what became of it."""
+
+    name: str
+    verdict: Verdict
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
