@@ -65,12 +65,20 @@ def make_iter(extent: object, stride: object, axis: str | Axis = m) -> Iter:
     layoutalg.errors.RangeError: extent must be at least 1, not 0
     """
     if type(extent) is not int:
-        extent = as_number(extent, "extent")
+        extent = _size(extent, "extent")
     if type(stride) is not int:
-        stride = as_number(stride, "stride")
+        stride = _size(stride, "stride")
     if not at_most(1, extent):
         raise RangeError(f"extent must be at least 1, not {extent}", extent=extent)
     return Iter(extent, stride, axis if type(axis) is Axis else Axis.get(axis))
+
+
+def _size(value: object, what: str) -> Number:
+    from layoutalg.index import Affine
+
+    if isinstance(value, Affine):
+        raise RangeError(f"{what} {value} is a parameter; only offsets and the begin of a slice may hold parameters")
+    return as_number(value, what)
 
 
 def size_of(iters: Iterable[Iter]) -> Number:

@@ -44,6 +44,7 @@ __all__ = ["R", "S", "TileLayout"]
 #: Version of the JSON form and of pickles.
 FORMAT: Final = 1
 _PLACES_LIMIT: Final = 1 << 20
+_NOT_COORDINATES: Final = (bool, float, complex, str, bytes, tuple, list, dict, set, type(None))
 
 
 class TileLayout:
@@ -156,6 +157,9 @@ class TileLayout:
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a TileLayout is immutable: cannot set {key}")
+
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"a TileLayout is immutable: cannot delete {key}")
 
     def __str__(self) -> str:
         return format_parts(self.shard, self.replica, self._offset)
@@ -490,10 +494,15 @@ def _is_zero(value: Number) -> bool:
 
 
 def _check_coordinate(x: Any, extent: Number, dim: int) -> Any:
-    if type(x) is not int and hasattr(x, "__index__"):
-        x = as_number(x, f"coordinate {dim}")
+    """Pass ints (checked), integer arrays (checked) and anything symbolic; refuse other values."""
+    if type(x) is not int:
+        if getattr(x, "shape", ()) != () and getattr(x, "dtype", None) is not None and x.dtype.kind in "iu":
+            if type(extent) is int and x.size:
+                _check_coordinate(int(x.min()), extent, dim)
+                _check_coordinate(int(x.max()), extent, dim)
+            return x
+        if isinstance(x, _NOT_COORDINATES) or hasattr(x, "__index__") or type(x).__module__ == "numpy":
+            x = as_number(x, f"coordinate {dim}")
     if type(x) is int and type(extent) is int and not 0 <= x < extent:
         raise RegionError(f"coordinate {x} of dimension {dim} lies outside [0, {extent})", dim=dim, coordinate=x)
-    if type(x) is float or isinstance(x, (bool, str)):
-        as_number(x, f"coordinate {dim}")
     return x

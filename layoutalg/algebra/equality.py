@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from layoutalg.algebra.canonical import canonical_shard, merge_progressions, sumset
 from layoutalg.axis import Axis
 from layoutalg.decide import Number, equal
+from layoutalg.errors import LayoutError
 from layoutalg.iters import Iters, Vector
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ __all__ = ["difference"]
 
 def difference(a: TileLayout, b: TileLayout) -> tuple[int | None, str] | None:
     """Return None for equivalent layouts, else the first index that differs (None for sizes) and why in words."""
+    if not (hasattr(b, "shard") and hasattr(b, "replica")):
+        raise LayoutError(f"a layout is compared with a layout, not {b!r}; texts: TileLayout.parse")
     if not equal(a.size, b.size):
         return None, f"sizes {a.size} and {b.size}"
     axis = _different_set(a, b)
