@@ -143,7 +143,7 @@ def compare(operator: str, type_: str, a: int, b: int) -> int:
     return int(tests[operator])
 
 
-def convert(target: str, source: str, a: int) -> int:
+def convert(source: str, a: int) -> int:
     return signed(a, int(source[1:])) if source[0] == "s" else a
 
 
@@ -271,8 +271,8 @@ def reference(operation: Operation):
             return lambda a, b, p: a if p else b
         case "setp", [operator, type_]:
             return lambda *v: compare(operator, type_, *v)
-        case "cvt", [target, source]:
-            return lambda a: convert(target, source, a)
+        case "cvt", [_, source]:
+            return lambda a: convert(source, a)
         case "cvta", ["to", "shared" | "local", _]:
             return lambda a: a - WINDOW[rest[1]]
         case "cvta", [("shared" | "local") as space, _]:

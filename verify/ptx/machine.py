@@ -425,19 +425,18 @@ class Machine:
         result = effect.meaning(NUMPY, *inputs)
         slot = step.operation.slots[0]
         parts = result if isinstance(result, tuple) else (result,)
+        ticket = self.latest(step.operands[slot.count :])
         for part, register in zip(parts, step.operands[: slot.count], strict=True):
             if isinstance(register, Register):
                 self.write(register, self.widened(part, register, signed=effect.signed), group)
-                if self.taints:
-                    self.inherit(register, step, group)
+                if ticket is not None:
+                    self.taint(register, ticket, group)
 
-    def inherit(self, register: Register, step: Step, group: Group) -> None:
-        """A result hangs on what its operands hang on."""
-        sources = step.operands[step.operation.slots[0].count :]
-        names = [source.name for source in sources if isinstance(source, Register)]
+    def latest(self, operands: tuple[object, ...]) -> NDArray[np.int64] | None:
+        """The number of the latest asynchronous load that any of these operands hangs on."""
+        names = [operand.name for operand in operands if isinstance(operand, Register)]
         tickets = [self.taints[name] for name in names if name in self.taints]
-        if tickets:
-            self.taint(register, np.maximum.reduce(tickets), group)
+        return np.asarray(np.maximum.reduce(tickets)) if tickets else None
 
     def widened(self, value: Array, register: Register, *, signed: bool) -> Array:
         """A result in the width of its register."""
