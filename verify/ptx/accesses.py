@@ -66,9 +66,10 @@ class Accesses:
             full = np.zeros(machine.lanes.size, dtype=np.uint64)
             full[group.rows] = addresses
         if space == "shared":
-            machine.statistics.shared(step, size, full, group.mask, machine.lanes.launch.padded)
+            padded = machine.lanes.launch.padded
+            machine.statistics.shared(step, size, full, group.mask, machine.stamps, padded)
         elif space == "global" or (not space and all(p.region in machine.memory.spaces["global"] for p in places)):
-            machine.statistics.global_(step, size, full, group.mask)
+            machine.statistics.global_(step, size, full, group.mask, machine.stamps)
 
     # --- records ----------------------------------------------------------------------------------------------
 

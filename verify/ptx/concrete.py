@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from verify.ptx.accesses import Accesses
 from verify.ptx.errors import Finding, FindingError, PtxError
-from verify.ptx.launch import Lanes, Launch
+from verify.ptx.launch import Dim, Lanes, Launch
 from verify.ptx.machine import Machine
 from verify.ptx.memory import Buffer, Memory, Region
 from verify.ptx.ops_base import AsyncCopy, Load, Store, TmemAlloc
 from verify.ptx.parse import WIDTHS
 from verify.ptx.program import Program
 from verify.ptx.resolve import load
-from verify.ptx.statistics import InstructionCount, Statistics
+from verify.ptx.statistics import InstructionCount, Phase, Statistics
 from verify.ptx.tmem import TensorMemory
 from verify.ptx.tree import Module, Param
 from verify.ptx.warp import AsyncCopies, BarrierObjects, WarpInstructions
@@ -45,7 +45,10 @@ class Result:
         findings: defects, at most one: a run stops at the first.
         warnings: doubtful points that are no defects, with their lines.
         instructions: counts per instruction.
+        phases: bank costs per warp between barriers, when the run was traced.
         threads: threads that were run.
+        writers: per buffer and byte, the number of the thread that wrote it last, or -1.
+        launch: the shape of the launch.
     """
 
     buffers: tuple[NDArray[Any], ...]
@@ -53,7 +56,18 @@ class Result:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     instructions: tuple[InstructionCount, ...]
+    phases: tuple[Phase, ...]
     threads: int
+    writers: tuple[NDArray[np.int64], ...]
+    launch: Launch
+
+    def writer(self, buffer: int, byte: int) -> tuple[Dim, Dim] | None:
+        """Block and thread that wrote a byte of a buffer last, or ``None``."""
+        who = int(self.writers[buffer][byte])
+        if who < 0:
+            return None
+        padded = self.launch.padded
+        return self.launch.block_index(who // padded), self.launch.thread_index(who % padded)
 
     def total(self, count: str, *, opcode: str = "") -> int:
         """Sum of one count (``wavefronts``, ``excess`` ...) over the instructions whose opcode contains a text."""
@@ -73,6 +87,7 @@ def run(
     elect_last: bool = False,
     tmem_column: int = 0,
     max_steps: int = 10_000_000,
+    trace: bool = False,
     check: bool = True,
 ) -> Result:
     """Run a kernel of a module over a whole grid.
@@ -88,6 +103,7 @@ def run(
         elect_last: ``elect.sync`` chooses the last lane, not the first; the ISA leaves it open.
         tmem_column: first column that tensor-memory allocation may give out.
         max_steps: bound on the steps of any group of blocks.
+        trace: keep bank costs per warp and barrier interval (``Result.phases``).
         check: raise a finding instead of returning it.
 
     Raises:
@@ -115,7 +131,7 @@ def run(
     memory = Memory(program, launch, dynamic_shared=dynamic_shared, skew=skew)
     memory.granules = _granules(program)
     words, regions = _bind(program, params, memory)
-    statistics = Statistics(program)
+    statistics = Statistics(program, trace=trace)
     findings: list[Finding] = []
     warnings: dict[str, None] = {}
     tensor = any(step.operation.name.startswith("tcgen05") for step in program.steps)
@@ -139,11 +155,14 @@ def run(
         findings.append(error.finding)
     return Result(
         tuple(_contents(region, buffer) for region, buffer in regions),
-        tuple(_written(region) for region, _ in regions),
+        tuple(_writers(region) >= 0 for region, _ in regions),
         tuple(findings),
         tuple(warnings),
         statistics.report(),
+        statistics.phases(),
         launch.blocks * launch.threads,
+        tuple(_writers(region) for region, _ in regions),
+        launch,
     )
 
 
@@ -204,7 +223,9 @@ def _contents(region: Region, buffer: Buffer) -> NDArray[Any]:
     return region.bytes[: region.size].copy().view(data.dtype).reshape(data.shape)
 
 
-def _written(region: Region) -> NDArray[np.bool_]:
+def _writers(region: Region) -> NDArray[np.int64]:
     if region.shadow is None:
-        return np.zeros(region.size, dtype=bool)
-    return np.repeat(region.shadow.written(), region.granule)[: region.size]
+        return np.full(region.size, -1, dtype=np.int64)
+    stamps = region.shadow.writes
+    who = np.where(stamps >= 0, stamps & ((1 << 32) - 1), -1)
+    return np.repeat(who, region.granule)[: region.size]

@@ -12,7 +12,7 @@ from layoutalg.banks import simulate_many
 from verify.ptx.ops_base import Load
 from verify.ptx.program import Program, Step
 
-__all__ = ["InstructionCount", "Statistics"]
+__all__ = ["InstructionCount", "Phase", "Statistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,33 @@ class InstructionCount:
     bytes: int = 0
 
 
-class Statistics:
-    """Accumulates counts; bank costs of a pattern that repeats in every block are simulated once."""
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What one warp does between two barriers.
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    Attributes:
+        warp: number of the warp in the grid.
+        epoch: number of block barriers and of warp barriers before it.
+        costs: per shared-memory operation (``ld.shared``, ``st.shared``) its wavefronts and excess.
+        mixed: global memory is accessed, too.
+    """
+
+    warp: int
+    epoch: tuple[int, int]
+    costs: tuple[tuple[str, int, int], ...]
+    mixed: bool
+
+
+class Statistics:
+    """Accumulates counts; bank costs of a pattern that repeats in every block are simulated once.
+
+    Args:
+        trace: also keep the costs per warp and barrier interval, for :meth:`phases`.
+    """
+
+    def __init__(self, program: Program, *, trace: bool = False) -> None:
+        self.program, self.trace = program, trace
+        self._phases: dict[tuple[int, int], dict[str, list[int]]] = {}
         self.counts: dict[int, NDArray[np.int64]] = {}
         self.steps: dict[int, Step] = {}
         self._known: dict[tuple[str, int, bytes, bytes], tuple[int, int]] = {}
@@ -57,12 +79,22 @@ class Statistics:
     def _row(self, step: Step) -> NDArray[np.int64]:
         return self.counts.setdefault(id(step), np.zeros(5, dtype=np.int64))
 
-    def shared(self, step: Step, size: int, addresses: NDArray[Any], mask: NDArray[np.bool_], block: int) -> None:
+    def shared(
+        self,
+        step: Step,
+        size: int,
+        addresses: NDArray[Any],
+        mask: NDArray[np.bool_],
+        stamps: NDArray[np.int64],
+        block: int,
+    ) -> None:
         """Count a shared-memory access: one address per lane (those of inactive lanes are ignored)."""
         op = "ld.shared" if isinstance(step.operation.effect, Load) else "st.shared"
         table = np.where(mask, addresses, 0).astype(np.int64).reshape(-1, 32)
         active = np.packbits(mask.reshape(-1, 32), axis=1, bitorder="little").view(np.uint32).reshape(-1)
         wavefronts, excess = self._cost(op, size, table, active, block // 32)
+        if self.trace:
+            self._follow(op, size, table, active, stamps)
         self._row(step)[1:] += (wavefronts, excess, 0, int(mask.sum()) * size)
 
     def _cost(
@@ -81,13 +113,46 @@ class Statistics:
         wavefronts, excess = self._known[key]
         return wavefronts * times, excess * times
 
-    def global_(self, step: Step, size: int, addresses: NDArray[np.uint64], mask: NDArray[np.bool_]) -> None:
+    def _follow(
+        self, op: str, size: int, table: NDArray[np.int64], active: NDArray[np.uint32], stamps: NDArray[np.int64]
+    ) -> None:
+        used = np.flatnonzero(active)
+        report = simulate_many(op, size, addresses=table[used], masks=active[used].astype(np.int64))
+        for row, wavefronts, excess in zip(
+            used.tolist(), report.wavefronts.tolist(), report.excess.tolist(), strict=True
+        ):
+            costs = self._phase(int(stamps[32 * row])).setdefault(op, [0, 0])
+            costs[0] += wavefronts
+            costs[1] += excess
+
+    def _phase(self, stamp: int) -> dict[str, list[int]]:
+        return self._phases.setdefault((stamp % (1 << 32) // 32, stamp >> 32), {})
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Costs per warp and barrier interval, in order of warps and time; needs ``trace``."""
+        found = []
+        for (warp, epoch), costs in sorted(self._phases.items()):
+            rows = tuple((op, cost[0], cost[1]) for op, cost in sorted(costs.items()) if op != "global")
+            found.append(Phase(warp, (epoch >> 16, epoch & 0xFFFF), rows, "global" in costs))
+        return tuple(found)
+
+    def global_(
+        self,
+        step: Step,
+        size: int,
+        addresses: NDArray[np.uint64],
+        mask: NDArray[np.bool_],
+        stamps: NDArray[np.int64],
+    ) -> None:
         """Count a global access; aligned accesses of up to 32 bytes touch one sector per lane."""
         sectors = np.where(mask, (addresses >> np.uint64(5)).astype(np.int64), -1).reshape(-1, 32)
         ordered = np.sort(sectors, axis=1)
         fresh = ordered >= 0
         fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
         self._row(step)[1:] += (0, 0, int(fresh.sum()), int(mask.sum()) * size)
+        if self.trace:
+            for warp in np.flatnonzero(mask.reshape(-1, 32).any(axis=1)).tolist():
+                self._phase(int(stamps[32 * warp])).setdefault("global", [])
 
     def report(self) -> tuple[InstructionCount, ...]:
         """The counts, in the order of the text."""
