@@ -172,7 +172,7 @@ class F2Map:
         return Swizzle(len(moved), min(source, target), shift)
 
     def apply(self, value: Any) -> Any:
-        """Image of an int or of every entry of a numpy array.
+        """Image of an int, of every entry of a numpy array, or of anything else with ``& ^ << >>`` (solver terms).
 
         Raises:
             RangeError: a negative value, or one with bits beyond ``in_bits`` where the map is not square.
@@ -184,7 +184,7 @@ class F2Map:
             return self._apply_int(value)
         if hasattr(value, "dtype") and hasattr(value, "astype"):
             return self._apply_array(value)
-        return self._apply_int(index(value))
+        return self._apply_int(index(value)) if hasattr(value, "__index__") else self._formula(value)
 
     def _apply_int(self, value: int) -> int:
         high = value >> self.in_bits
@@ -204,6 +204,9 @@ class F2Map:
         source = values.astype(np.int64)
         if source.size and (source.min() < 0 or (not self.is_square and int(source.max()) >> self.in_bits)):
             raise RangeError(f"an entry is no vector of {self.in_bits} bits")
+        return self._formula(source)
+
+    def _formula(self, source: Any) -> Any:
         # A bit that contributes itself costs nothing: only the others are XORed in, those of equal distance at once.
         kept = sum(1 << bit for bit, column in enumerate(self.columns) if column >> bit & 1)
         image = source & (~0 << self.in_bits | kept)
@@ -213,7 +216,7 @@ class F2Map:
                 moves[bit - target] = moves.get(bit - target, 0) | 1 << bit
         for distance, mask in moves.items():
             part = source & mask
-            image ^= part >> distance if distance > 0 else part << -distance
+            image = image ^ (part >> distance if distance > 0 else part << -distance)
         return image
 
     def compose(self, inner: F2Map) -> F2Map:

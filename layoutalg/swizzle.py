@@ -17,16 +17,28 @@ import math
 import re
 from dataclasses import dataclass
 from operator import index
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from layoutalg.errors import NotationError, NotExpressibleError, RangeError
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.dtypes import dtype as dtype_of
 
-__all__ = ["Swizzle", "row_xor", "straddlers"]
+if TYPE_CHECKING:
+    from layoutalg.swizzled import SwizzledLayout as SwizzledLayout
+
+__all__ = ["Swizzle", "SwizzledLayout", "row_xor", "straddlers"]
 
 _PATTERN = re.compile(r"\s*(?:Sw|Swizzle)\s*<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>")
 _ADDRESS_BITS = 62
+
+
+def __getattr__(name: str) -> Any:
+    # The layout of a swizzle builds on the tile, which builds on nothing here; loading it late keeps both ways open.
+    if name == "SwizzledLayout":
+        from layoutalg.swizzled import SwizzledLayout
+
+        return SwizzledLayout
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -178,16 +190,25 @@ class Swizzle:
             out = address.astype(np.int64)
         elif out is not address:
             out[...] = address
+        return self.xor_in_place(out)
+
+    def xor_in_place(self, offsets: Any) -> Any:
+        """Swizzle an int64 array of offsets that are known not to be negative, in place.
+
+        >>> import numpy as np
+        >>> Swizzle(1, 0, 1).xor_in_place(np.arange(4)).tolist()
+        [0, 1, 3, 2]
+        """
         if not self.bits:
-            return out
+            return offsets
         low = ((1 << self.bits) - 1) << self.base
-        moved = out & (low << max(self.shift, 0))
+        moved = offsets & (low << max(self.shift, 0))
         if self.shift > 0:
             moved >>= self.shift
         else:
             moved <<= -self.shift
-        out ^= moved
-        return out
+        offsets ^= moved
+        return offsets
 
     def inverse(self) -> Swizzle:
         """The swizzle that undoes this one; the swizzle itself where |shift| >= bits.

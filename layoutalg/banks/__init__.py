@@ -20,16 +20,34 @@ if TYPE_CHECKING:
     from layoutalg.banks.access import WarpAccess as WarpAccess
     from layoutalg.banks.access import global_sectors as global_sectors
     from layoutalg.banks.access import simulate as simulate
+    from layoutalg.banks.lanes import warp_access as warp_access
     from layoutalg.banks.many import BatchReport as BatchReport
     from layoutalg.banks.many import simulate_many as simulate_many
+    from layoutalg.banks.report import FragmentReport as FragmentReport
+    from layoutalg.banks.report import InstructionReport as InstructionReport
+    from layoutalg.banks.report import global_report as global_report
+    from layoutalg.banks.report import shared_report as shared_report
+    from layoutalg.banks.suggest import Suggestion as Suggestion
+    from layoutalg.banks.suggest import SwizzleSearch as SwizzleSearch
+    from layoutalg.banks.suggest import TileAccess as TileAccess
+    from layoutalg.banks.suggest import suggest_swizzle as suggest_swizzle
 
 _HOME = {
     "AccessReport": "layoutalg.banks.access",
     "BatchReport": "layoutalg.banks.many",
     "Collision": "layoutalg.banks.access",
+    "FragmentReport": "layoutalg.banks.report",
     "Group": "layoutalg.banks.access",
+    "InstructionReport": "layoutalg.banks.report",
+    "Suggestion": "layoutalg.banks.suggest",
+    "SwizzleSearch": "layoutalg.banks.suggest",
+    "TileAccess": "layoutalg.banks.suggest",
+    "suggest_swizzle": "layoutalg.banks.suggest",
+    "warp_access": "layoutalg.banks.lanes",
     "WarpAccess": "layoutalg.banks.access",
+    "global_report": "layoutalg.banks.report",
     "global_sectors": "layoutalg.banks.access",
+    "shared_report": "layoutalg.banks.report",
     "simulate": "layoutalg.banks.access",
     "simulate_many": "layoutalg.banks.many",
 }

@@ -365,12 +365,24 @@ class AccessReport:
         note = "" if self.measured else " (modelled, not measured)"
         if self.access.op in GLOBAL_OPS:
             return f"{head}{self.cost} sectors, ideal {self.ideal}, efficiency {self.efficiency:.0%}{note}"
-        line = f"{head}{self.cost} wavefronts, ideal {self.ideal}, excess {self.excess} (bank conflicts){note}"
+        line = f"{head}{_count(self.cost)}, ideal {self.ideal}, excess {self.excess} (bank conflicts){note}"
         collisions = self.collisions
         if not collisions:
             return line
         worst = max(collisions, key=lambda collision: len(collision.words))
         return f"{line}\n  {worst}"
+
+    def _repr_svg_(self) -> str | None:
+        """The picture that notebooks show; none for global memory."""
+        if self.access.op in GLOBAL_OPS:
+            return None
+        from layoutalg.draw.banks import bank_map
+
+        return bank_map(self)
+
+
+def _count(wavefronts: int) -> str:
+    return f"{wavefronts} wavefront" if wavefronts == 1 else f"{wavefronts} wavefronts"
 
 
 def group_size(access: WarpAccess, machine: Machine = DEFAULT_MACHINE) -> int:
@@ -413,7 +425,7 @@ def simulate(access: WarpAccess, *, machine: Machine | str = DEFAULT_MACHINE) ->
     A column of a 32-column float tile is 32 wavefronts, 31 of them conflicts; a pitch of 33 frees it:
 
     >>> print(simulate(WarpAccess(op="ld.shared", width=4, addresses=range(0, 33 * 4 * 32, 33 * 4))))
-    ld.shared 4 B: 1 wavefronts, ideal 1, excess 0 (bank conflicts)
+    ld.shared 4 B: 1 wavefront, ideal 1, excess 0 (bank conflicts)
     """
     target = machine if isinstance(machine, Machine) else machine_of(machine)
     if access.op in GLOBAL_OPS:

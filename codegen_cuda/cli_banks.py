@@ -1,0 +1,215 @@
+"""``layoutalg banks`` and ``layoutalg swizzle``: what an access costs, and which storage makes it cheap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from layoutalg.banks import (
+    FragmentReport,
+    SwizzleSearch,
+    TileAccess,
+    shared_report,
+    simulate,
+    suggest_swizzle,
+    warp_access,
+)
+from layoutalg.errors import LayoutError, RangeError
+from layoutalg.notation import parse_shape
+from layoutalg.swizzled import parse_layout
+from layoutalg.tile import TileLayout
+
+__all__ = ["register"]
+
+_SHOWN = 24  # instructions that `banks` lists
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(banks)
+    app.command()(swizzle)
+
+
+def banks(
+    layout: Annotated[str, typer.Argument(help="where elements are stored, such as 'Sw<3,3,3> o S[64,64]'")],
+    fragment: Annotated[
+        str, typer.Argument(help="who holds them, such as 'S[(2,32,64):(64,1@laneid,1)]'; lane by lane without it")
+    ] = "",
+    dtype: Annotated[str, typer.Option(help="element type, such as float32 or bf16")] = "float32",
+    op: Annotated[str, typer.Option(help="ld.shared st.shared ldmatrix stmatrix ld.global st.global")] = "ld.shared",
+    vector: Annotated[int, typer.Option(help="elements per lane and instruction; the widest legal without it")] = 0,
+    base: Annotated[int, typer.Option(help="byte address of element offset 0")] = 0,
+    machine: Annotated[str, typer.Option(help="compute capability; only sm_90 was measured")] = "sm_90",
+    prove: Annotated[bool, typer.Option("--prove", help="prove freedom from conflicts for every base address")] = False,
+    svg: Annotated[Path | None, typer.Option(help="write a picture")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Price the transfer between a tile and a fragment, in a profiler's units.
+
+    [dim]layoutalg banks "Sw<3,3,3> o S[64,64]" "S[(2,32,64):(64,1@laneid,1)]" --dtype f16[/]
+    """
+    tile = parse_layout(layout)
+    if not fragment:
+        if prove:
+            raise LayoutError("--prove speaks about a fragment: give one, such as 'S[32:1@laneid]'")
+        access = warp_access(tile, dtype, op=op, vector=vector or 1, base=base)
+        one = simulate(access, machine=machine)
+        if svg is not None:
+            _write_picture(svg, one._repr_svg_())
+        print(json.dumps(_access_json(one)) if as_json else str(one))
+        return
+    holder = TileLayout.parse(fragment)
+    report = shared_report(tile, holder, dtype, op=op, vector=vector or None, base=base, machine=machine)
+    verdict = _prove(tile, holder, dtype, op=op, vector=vector or None, machine=machine) if prove else None
+    if svg is not None:
+        _write_picture(svg, report._repr_svg_())
+    if as_json:
+        print(json.dumps(_report_json(report, verdict)))
+    else:
+        _print_report(Console(), report, verdict)
+    if verdict is not None and not verdict.ok:
+        raise typer.Exit(1 if type(verdict).__name__ == "Refuted" else 3)
+
+
+def _prove(tile: Any, holder: TileLayout, dtype: str, **options: Any) -> Any:
+    from verify.banks import prove_bank_free
+
+    with Console(stderr=True).status("proving"):
+        return prove_bank_free(tile, holder, dtype, **options)
+
+
+def _write_picture(path: Path, picture: str | None) -> None:
+    if picture is None:
+        raise RangeError("there is no picture of global memory, nor of over 256 instructions")
+    path.write_text(picture)
+
+
+def _print_report(console: Console, report: FragmentReport, verdict: Any) -> None:
+    console.print(f"[bold]{escape(str(report).splitlines()[0])}[/]", highlight=False)
+    grid = Table(box=None, padding=(0, 2), header_style="dim")
+    unit = "sectors" if report.op.endswith("global") else "wavefronts"
+    for heading in ("warp", "slots", unit, "ideal", "excess", "degree"):
+        grid.add_column(heading, justify="right")
+    for one in report.instructions[:_SHOWN]:
+        slots = f"{one.registers[0]}..{one.registers[-1]}" if len(one.registers) > 1 else str(one.registers[0])
+        style = "yellow" if one.excess else ""
+        grid.add_row(str(one.warp), slots, *map(str, (one.cost, one.ideal, one.excess, one.degree)), style=style)
+    console.print(grid)
+    if len(report) > _SHOWN:
+        console.print(f"and {len(report) - _SHOWN} more instructions", style="dim")
+    if report.excess:
+        worst = max(report.instructions, key=lambda one: one.excess)
+        for line in str(worst.report).splitlines()[1:]:
+            console.print(escape(f"worst: {line.strip()}"), highlight=False, soft_wrap=True)
+    if verdict is not None:
+        console.print(escape(f"{verdict}"), style="green" if verdict.ok else "bold red", highlight=False)
+        console.print(escape(f"scope: {verdict.scope}"), style="dim", highlight=False)
+
+
+def _access_json(report: Any) -> dict[str, Any]:
+    return {
+        "op": report.access.op,
+        "width": report.access.width,
+        "cost": report.cost,
+        "ideal": report.ideal,
+        "excess": report.excess,
+        "degree": report.degree,
+        "measured": report.measured,
+    }
+
+
+def _report_json(report: FragmentReport, verdict: Any) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "op": report.op,
+        "dtype": report.dtype.name,
+        "vector": report.vector,
+        "cost": report.cost,
+        "ideal": report.ideal,
+        "excess": report.excess,
+        "instructions": [
+            {"warp": one.warp, "registers": list(one.registers), **_access_json(one.report)} for one in report
+        ],
+    }
+    if verdict is not None:
+        from verify.verdict import verdict_json
+
+        value["proof"] = verdict_json(verdict)
+    return value
+
+
+def swizzle(
+    shape: Annotated[str, typer.Argument(help="the tile, such as 64x64")],
+    access: Annotated[
+        list[str],
+        typer.Option(help="OP FRAGMENT or OP/VECTOR FRAGMENT, such as 'ldmatrix S[...]'; give one for every access"),
+    ],
+    dtype: Annotated[str, typer.Option(help="element type, such as float32 or bf16")] = "float32",
+    kinds: Annotated[str, typer.Option(help="candidates to search")] = "plain,swizzle,padding,pages,gf2",
+    top: Annotated[int, typer.Option(help="how many candidates to print")] = 8,
+    machine: Annotated[str, typer.Option(help="compute capability; only sm_90 was measured")] = "sm_90",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Find the storage of a tile that serves all its accesses with the fewest wavefronts.
+
+    [dim]layoutalg swizzle 32x32 --access "st.shared S[(32,32):(1,1@laneid)]"
+    --access "ld.shared/1 S[(32,32):(1@laneid,1)]"[/]
+    """
+    accesses = [_read_access(text) for text in access]
+    wanted = tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
+    with Console(stderr=True).status("searching"):
+        search = suggest_swizzle(parse_shape(shape), dtype, accesses, candidates=wanted, machine=machine)
+    if as_json:
+        print(json.dumps(_search_json(search, top)))
+    else:
+        _print_search(Console(), search, top)
+
+
+def _read_access(text: str) -> TileAccess:
+    op, _, fragment = text.strip().partition(" ")
+    op, _, vector = op.partition("/")
+    if not fragment or (vector and not vector.isdecimal()):
+        raise LayoutError(f"--access takes OP FRAGMENT or OP/VECTOR FRAGMENT, not {text!r}")
+    return TileAccess(TileLayout.parse(fragment), op=op, vector=int(vector) if vector else None)
+
+
+def _print_search(console: Console, search: SwizzleSearch, top: int) -> None:
+    grid = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading, side in (("wavefronts", "right"), ("conflicts", "right"), ("kind", "left"), ("layout", "left")):
+        grid.add_column(heading, justify=side, overflow="fold")  # type: ignore[arg-type]
+    for heading in ("alignment", "wasted", "TMA"):
+        grid.add_column(heading, justify="right")
+    for one in search.ranked[:top]:
+        facts = f"{one.alignment} B", f"{one.bytes_wasted} B", one.tma or "-"
+        grid.add_row(str(one.wavefronts), str(one.excess), one.kind, escape(str(one.layout)), *facts)
+    console.print(grid)
+    console.print(escape(str(search).splitlines()[-1].strip()), highlight=False)
+    if search.refused:
+        console.print(f"{len(search.refused)} candidates cannot serve every access", style="dim", highlight=False)
+
+
+def _search_json(search: SwizzleSearch, top: int) -> dict[str, Any]:
+    return {
+        "bound": search.bound,
+        "optimal": search.optimal,
+        "searched": len(search.ranked),
+        "refused": len(search.refused),
+        "ranked": [
+            {
+                "kind": one.kind,
+                "layout": str(one.layout),
+                "wavefronts": one.wavefronts,
+                "excess": one.excess,
+                "costs": list(one.costs),
+                "bytes_wasted": one.bytes_wasted,
+                "alignment": one.alignment,
+                "tma": one.tma,
+            }
+            for one in search.ranked[:top]
+        ],
+    }
