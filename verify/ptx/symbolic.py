@@ -1,0 +1,402 @@
+"""Check a compiled kernel against a claim with solver terms: for every thread, every base address and all data.
+
+One unknown thread is executed symbolically (:mod:`verify.ptx.symexec`).  Then, as obligations:
+
+* **uniform**: every address is one base plus an offset; offsets and conditions depend on thread, block and scalars
+  alone; stored bytes are moved, not computed.  So what an execution shows for one placement and for data that tell
+  every byte apart holds for all placements and data.
+* **bounds**: under its condition every access lies in its memory and is aligned, whatever the base.
+* **races**: no two threads touch the same byte, one of them writing, without a barrier between.
+* **contents** (kernels of few threads): following the bytes through shared memory, every output byte is the input
+  byte that the claim's layouts name, and nothing else is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from layoutalg.claim import Buffer as Pointer
+from layoutalg.claim import Claim, Scalar
+from layoutalg.errors import LayoutError
+from verify.ptx.bytewise import Byte, Choice, Moved, bytes_of
+from verify.ptx.errors import PtxError
+from verify.ptx.expect import expectations
+from verify.ptx.parse import WIDTHS
+from verify.ptx.program import Program
+from verify.ptx.resolve import load
+from verify.ptx.symexec import Access, Thread, execute, free_names, linear_index
+from verify.ptx.tree import Module
+from verify.solve import prove
+from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
+
+__all__ = ["check_symbolically"]
+
+_UNIFORM = "addresses are base plus offset, offsets ignore bases and data, data are only moved"
+_BOUNDS = "every access is inside its memory and aligned, for every base address"
+_RACES = "no two threads touch one byte without a barrier, unless both read"
+_CONTENTS = "every output byte is the input byte that the layouts name, for all data and base addresses"
+_EVALUATIONS = 40_000
+_PAIRS_AT_ONCE = 400
+_OFFSET_BITS = 64
+
+
+def check_symbolically(module: Module, claim: Claim) -> tuple[Obligation, ...]:
+    """Prove what a claim says of a kernel with z3; see the module's text for the obligations."""
+    try:
+        program = load(module, claim.entry)
+        facts = _Facts(program, claim)
+    except (PtxError, LayoutError) as error:
+        return (Obligation(_UNIFORM, Unknown("the kernel and its claim", str(error))),)
+    uniform = facts.uniform()
+    if not uniform.ok:
+        return (Obligation(_UNIFORM, uniform),)
+    found = [
+        Obligation(_UNIFORM, uniform),
+        Obligation(_BOUNDS, facts.bounds()),
+        Obligation(_RACES, facts.races()),
+    ]
+    if facts.is_small():
+        found.append(Obligation(_CONTENTS, facts.contents()))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """An access as an offset into a region: a buffer or a shared variable.
+
+    Attributes:
+        offset: 64-bit term in bytes.
+        size: bytes of the region.
+        align: alignment of the region's base that is known.
+    """
+
+    access: Access
+    region: str
+    offset: Any
+    size: int
+    align: int
+
+
+class _Facts:
+    """The kernel's accesses by region, and the statements about them."""
+
+    def __init__(self, program: Program, claim: Claim) -> None:
+        self.program, self.claim = program, claim
+        self.bases: dict[str, tuple[Any, int, int]] = {}
+        self.params: dict[int, Any] = {}
+        self.given: list[Any] = []
+        self._parameters()
+        self._variables()
+        self.thread: Thread = execute(
+            program, block=claim.block, grid=claim.grid, params=self.params, given=tuple(self.given)
+        )
+        self.allowed = {*self.thread.indices, *(p.name for p in claim.params if isinstance(p, Scalar))}
+        self.wrong: dict[str, Any] | None = None
+        self.places = [self._place(access) for access in self.thread.accesses]
+
+    def _parameters(self) -> None:
+        declared = self.program.params
+        sizes = [64 if isinstance(p, Pointer) else p.bits for p in self.claim.params]
+        if sizes != [WIDTHS[p.type] if p.count is None else 0 for p in declared]:
+            raise PtxError("the kernel's parameters are not those of the claim", file=self.program.file)
+        for index, parameter in enumerate(self.claim.params):
+            if isinstance(parameter, Pointer):
+                term = z3.BitVec(f"*{parameter.name}", 64)
+                self.bases[term.decl().name()] = (term, parameter.count * self.claim.width, parameter.align)
+            else:
+                term = z3.BitVec(parameter.name, parameter.bits)
+                self.given += [term >= parameter.minimum, term <= parameter.maximum]
+            self.params[index] = term
+
+    def _variables(self) -> None:
+        for variable in self.program.variables:
+            if variable.space == "shared":
+                unit = WIDTHS[variable.type] // 8
+                count = self.claim.dynamic_shared_bytes if variable.count is None else variable.count * unit
+                term = z3.BitVec(f"&{variable.name}", 32)
+                self.bases[term.decl().name()] = (term, count, max(variable.align, unit))
+
+    def _place(self, access: Access) -> _Place:
+        """Take the base off an address; remember the first address that is not a base plus an offset."""
+        names = sorted(name for name in free_names(access.address) if name[0] in "*&")
+        base, size, align = self.bases.get(names[0], (None, 0, 1)) if len(names) == 1 else (None, 0, 1)
+        if base is None:
+            self._blame(access, f"its address is made of {', '.join(names) or 'no base'}")
+            return _Place(access, "", access.address, 0, 1)
+        if base.size() == 32:
+            offset = z3.ZeroExt(32, z3.simplify(z3.Extract(31, 0, access.address) - base))
+        else:
+            offset = access.address - base
+        offset = z3.simplify(offset)
+        strange = (free_names(offset) | free_names(access.guard)) - self.allowed
+        if strange:
+            self._blame(access, f"its offset or condition depends on {', '.join(sorted(strange))}")
+        return _Place(access, names[0], offset, size, align)
+
+    def _blame(self, access: Access, reason: str) -> None:
+        if self.wrong is None:
+            self.wrong = {"PTX line": access.step.line, "instruction": access.step.text, "reason": reason}
+
+    # --- uniform ----------------------------------------------------------------------------------------------
+
+    def uniform(self) -> Verdict:
+        scope = f"{len(self.places)} accesses of every thread"
+        for condition, step, words in self.thread.hazards:
+            strange = free_names(condition) - self.allowed
+            if strange and self.wrong is None:
+                reason = f"{words} depends on {', '.join(sorted(strange))}"
+                self.wrong = {"PTX line": step.line, "instruction": step.text, "reason": reason}
+        for place in self.places:
+            if place.access.write:
+                self._check_moved(place.access)
+        if self.wrong is not None:
+            return Refuted(scope, self.wrong)
+        roles = {f"*{p.name}": p.role for p in self.claim.params if isinstance(p, Pointer)}
+        for place in self.places:
+            role = roles.get(place.region, "")
+            if (role == "input" and place.access.write) or (role == "output" and not place.access.write):
+                self._blame(place.access, f"the {role} buffer is {'written' if place.access.write else 'read'}")
+                return Refuted(scope, self.wrong or {})
+        return Proved(scope)
+
+    def _check_moved(self, access: Access) -> None:
+        for value in access.values:
+            for index, byte in enumerate(bytes_of(value)):
+                if not self._is_moved(byte):
+                    self._blame(access, f"byte {index} of the stored value is computed, not moved")
+
+    def _is_moved(self, byte: Moved) -> bool:
+        match byte:
+            case None:
+                return False
+            case int():
+                return True
+            case Byte(name):
+                return name.startswith("data!") or name.startswith("undefined!")
+            case Choice(condition, yes, no):
+                decided = free_names(condition) <= self.allowed
+                return decided and self._is_moved(yes) and self._is_moved(no)
+
+    # --- bounds -----------------------------------------------------------------------------------------------
+
+    def bounds(self) -> Verdict:
+        scope = f"{len(self.places)} accesses, every thread of blocks {self.claim.block} in a grid {self.claim.grid}"
+        hazards = [(z3.simplify(condition), step) for condition, step, _ in self.thread.hazards]
+        statements = [(self._inside(place), place.access.step) for place in self.places] + hazards
+        together = self._prove(z3.And(*(statement for statement, _ in statements)), scope)
+        if together.ok or len(statements) == 1:
+            return together
+        for statement, step in statements:
+            verdict = self._prove(statement, scope)
+            if not verdict.ok:
+                return _at_step(verdict, step.line, step.text)
+        return together
+
+    def _inside(self, place: _Place) -> Any:
+        size = place.access.size
+        if place.align % size and size <= 32:
+            # Some base of this alignment makes the access misaligned, whatever the offset.
+            return z3.Not(place.access.guard)
+        bits = z3.BitVecVal
+        inside = z3.ULE(place.offset, bits(place.size - size, _OFFSET_BITS)) if place.size >= size else False
+        aligned = place.offset & bits(size - 1, _OFFSET_BITS) == bits(0, _OFFSET_BITS)
+        return z3.simplify(z3.Implies(place.access.guard, z3.And(inside, aligned)))
+
+    def _prove(self, statement: Any, scope: str) -> Verdict:
+        simple = z3.simplify(statement)
+        if z3.is_true(simple):
+            return Proved(scope)
+        return prove(simple, given=self.thread.given, scope=scope, logic="QF_BV")
+
+    # --- races ------------------------------------------------------------------------------------------------
+
+    def races(self) -> Verdict:
+        scope = "every pair of threads and every pair of accesses"
+        effort = 0
+        pairs = [
+            (first, second)
+            for first, second in itertools.combinations_with_replacement(self.places, 2)
+            if first.region == second.region and (first.access.write or second.access.write)
+        ]
+        conditions = [(self._meet(a, b), a, b) for a, b in pairs]
+        conditions = [item for item in conditions if not z3.is_false(item[0])]
+        for begin in range(0, len(conditions), _PAIRS_AT_ONCE):
+            part = conditions[begin : begin + _PAIRS_AT_ONCE]
+            verdict = self._prove_pair(z3.Not(z3.Or(*(condition for condition, _, _ in part))), scope)
+            effort += verdict.effort
+            if not verdict.ok:
+                return self._culprit(part, scope, verdict)
+        return Proved(scope, effort)
+
+    def _culprit(self, part: list[tuple[Any, _Place, _Place]], scope: str, verdict: Verdict) -> Verdict:
+        for condition, first, second in part:
+            single = self._prove_pair(z3.Not(condition), scope)
+            if isinstance(single, Refuted):
+                lines = f"{first.access.step.text} (line {first.access.step.line})"
+                others = f"{second.access.step.text} (line {second.access.step.line})"
+                return Refuted(scope, {"first": lines, "second": others, **single.counterexample}, single.effort)
+        return verdict
+
+    def _prime(self, term: Any) -> Any:
+        """The same term for another thread: ``tid.x`` becomes ``other.tid.x``."""
+        pairs = [(index, z3.BitVec(f"other.{name}", index.size())) for name, index in self.thread.indices.items()]
+        return z3.substitute(term, *pairs) if pairs else term
+
+    def _prove_pair(self, statement: Any, scope: str) -> Verdict:
+        given = [*self.thread.given, *(self._prime(fact) for fact in self.thread.given)]
+        simple = z3.simplify(statement)
+        if z3.is_true(simple):
+            return Proved(scope)
+        return prove(simple, given=given, scope=scope, logic="QF_BV")
+
+    def _meet(self, a: _Place, b: _Place) -> Any:
+        """Two different threads, unordered, touch the same byte through these accesses."""
+        apart = self._unordered(a, b)
+        if z3.is_false(apart):
+            return apart
+        other = self._prime(b.offset)
+        sizes = [z3.BitVecVal(place.access.size, _OFFSET_BITS) for place in (a, b)]
+        overlap = z3.And(z3.ULT(a.offset, other + sizes[1]), z3.ULT(other, a.offset + sizes[0]))
+        return z3.simplify(z3.And(apart, a.access.guard, self._prime(b.access.guard), overlap))
+
+    def _unordered(self, a: _Place, b: _Place) -> Any:
+        threads = self._differ("tid")
+        blocks = self._differ("ctaid")
+        if a.access.block_epoch != b.access.block_epoch:
+            together: Any = z3.BoolVal(False)
+        elif a.access.warp_epoch != b.access.warp_epoch:
+            together = self._different_warps()
+        else:
+            together = threads
+        if self._is_shared(a):
+            # Shared memory of different blocks is different memory.
+            return z3.simplify(z3.And(together, z3.Not(blocks)))
+        return z3.simplify(z3.Or(blocks, together))
+
+    def _is_shared(self, place: _Place) -> bool:
+        return place.access.space == "shared"
+
+    def _differ(self, name: str) -> Any:
+        parts = [index for key, index in self.thread.indices.items() if key.startswith(name + ".")]
+        return z3.Or(*(index != self._prime(index) for index in parts)) if parts else z3.BoolVal(False)
+
+    def _different_warps(self) -> Any:
+        x, y, z = self.claim.block
+        if x * y * z <= 32:
+            return z3.BoolVal(False)
+        specials = {f"%tid.{axis}": self._wide(f"tid.{axis}") for axis in "xyz"}
+        warp = linear_index(specials, self.claim.block) >> 5
+        return warp != self._prime(warp)
+
+    def _wide(self, name: str) -> Any:
+        index = self.thread.indices.get(name)
+        return z3.BitVecVal(0, 32) if index is None else z3.ZeroExt(32 - index.size(), index)
+
+    # --- contents ---------------------------------------------------------------------------------------------
+
+    def threads(self) -> int:
+        """Threads of the launch."""
+        x, y, z = self.claim.block
+        p, q, r = self.claim.grid
+        return x * y * z * p * q * r
+
+    def is_small(self) -> bool:
+        """Whether following every byte of every thread is affordable."""
+        scalars = any(isinstance(p, Scalar) for p in self.claim.params)
+        return not scalars and self.threads() * len(self.places) <= _EVALUATIONS
+
+    def instances(self) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
+        """Every thread: the number of its block, and values of its indices."""
+        grid = [range(n) for n in reversed(self.claim.grid)]
+        block = [range(n) for n in reversed(self.claim.block)]
+        for number, (bz, by, bx) in enumerate(itertools.product(*grid)):
+            for tz, ty, tx in itertools.product(*block):
+                values = {"tid.x": tx, "tid.y": ty, "tid.z": tz, "ctaid.x": bx, "ctaid.y": by, "ctaid.z": bz}
+                pairs = [
+                    (index, z3.BitVecVal(values[name], index.size())) for name, index in self.thread.indices.items()
+                ]
+                yield number, pairs
+
+    def contents(self) -> Verdict:
+        scope = f"{self.threads()} threads, byte by byte"
+        memory = _ByteMemory()
+        instances = list(self.instances())
+        for place in self.places:
+            sources = [bytes_of(value) for value in place.access.values]
+            for number, (block, pairs) in enumerate(instances):
+                if not z3.is_true(_value(place.access.guard, pairs)):
+                    continue
+                at = _value(place.offset, pairs).as_long()
+                region = place.region if place.access.space == "global" else f"{place.region}@{block}"
+                if not place.access.write:
+                    memory.load(number, place, region, at)
+                    continue
+                moved = [memory.resolve(number, byte, pairs) for row in sources for byte in row]
+                if None in moved:
+                    return Refuted(scope, {"PTX line": place.access.step.line, "stored": "an undefined byte"})
+                memory.store(region, at, moved)
+        return self._compare(memory, scope)
+
+    def _compare(self, memory: _ByteMemory, scope: str) -> Verdict:
+        for expectation in expectations(self.claim):
+            found = {at: what for (region, at), what in memory.bytes.items() if region == f"*{expectation.output}"}
+            for at, origin in enumerate(expectation.origin_bytes(self.claim.width).tolist()):
+                expected = (f"*{expectation.input}", origin) if origin >= 0 else None
+                if found.get(at) != expected:
+                    place = at // self.claim.width + self.claim.buffer(expectation.output).first
+                    witness = {"output": f"{expectation.output}[{place}]", "expected": expected, "found": found.get(at)}
+                    return Refuted(scope, witness)
+        return Proved(scope)
+
+
+Origin = tuple[str, int] | int | None
+"""Where a byte comes from: a buffer and a byte number, a constant, or nowhere."""
+
+
+class _ByteMemory:
+    """Bytes of all regions by origin, and what each thread's loads found; accesses happen in program order.
+
+    With no races (another obligation) every schedule gives the same.
+    """
+
+    def __init__(self) -> None:
+        self.bytes: dict[tuple[str, int], Origin] = {}
+        self.loaded: dict[tuple[int, str, int], Origin] = {}
+
+    def load(self, thread: int, place: _Place, region: str, at: int) -> None:
+        for value in place.access.values:
+            name = value.decl().name()
+            for index in range(value.size() // 8):
+                found: Origin = (region, at) if place.access.space == "global" else self.bytes.get((region, at))
+                self.loaded[thread, name, index] = found
+                at += 1
+
+    def store(self, region: str, at: int, moved: list[Origin]) -> None:
+        for index, origin in enumerate(moved):
+            self.bytes[region, at + index] = origin
+
+    def resolve(self, thread: int, byte: Moved, pairs: list[tuple[Any, Any]]) -> Origin:
+        match byte:
+            case Byte(name, index):
+                return self.loaded.get((thread, name, index))
+            case Choice(condition, yes, no):
+                return self.resolve(thread, yes if z3.is_true(_value(condition, pairs)) else no, pairs)
+            case _:
+                return byte
+
+
+def _value(term: Any, pairs: list[tuple[Any, Any]]) -> Any:
+    return z3.simplify(z3.substitute(term, *pairs)) if pairs else z3.simplify(term)
+
+
+def _at_step(verdict: Verdict, line: int, text: str) -> Verdict:
+    if isinstance(verdict, Refuted):
+        return Refuted(verdict.scope, {"PTX line": line, "instruction": text, **verdict.counterexample}, verdict.effort)
+    if isinstance(verdict, Unknown):
+        return Unknown(verdict.scope, f"line {line}, {text}: {verdict.reason}", verdict.effort)
+    return verdict
