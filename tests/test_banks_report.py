@@ -314,6 +314,8 @@ def test_a_report_reads_as_one_line_and_its_worst_instruction() -> None:
     assert report.degree == 2
     assert not report.conflict_free
     assert report[1].collisions[0].bank == 1
+    assert {at for at, _ in report.collisions} == {0, 1}
+    assert len(report.collisions) == 32
 
 
 def test_copies_in_several_warps_are_moved_by_each() -> None:

@@ -82,9 +82,9 @@ class BatchReport:
 def simulate_many(
     op: str,
     width: int,
-    *,
     addresses: npt.ArrayLike,
     masks: npt.ArrayLike | None = None,
+    *,
     machine: Machine | str = DEFAULT_MACHINE,
 ) -> BatchReport:
     """Costs of N accesses of the same operation and width; entry n is what :func:`simulate` gives for access n.

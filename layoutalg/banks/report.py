@@ -139,6 +139,11 @@ class FragmentReport:
                 total[name] = total.get(name, 0) + value
         return total
 
+    @property
+    def collisions(self) -> tuple[tuple[int, Collision], ...]:
+        """Every collision of every instruction, with the number of the instruction."""
+        return tuple((at, hit) for at, one in enumerate(self.instructions) for hit in one.collisions)
+
     def __iter__(self) -> Iterator[InstructionReport]:
         return iter(self.instructions)
 
