@@ -140,8 +140,8 @@ def prove_access_bank_free(
     verdict = prove(z3.Not(conflict.formula), given=given, scope=scope, budget=budget, logic="QF_BV")
     if not isinstance(verdict, Refuted):
         return verdict
-    at, model = int(verdict.counterexample.get("base", 0)), verdict.counterexample
-    return Refuted(scope, _collision(model, lambda lane: at + addresses[lane], base=at), verdict.effort)
+    shown = _collision(verdict.counterexample, lambda lane: addresses[lane], width=access.width)
+    return Refuted(scope, shown, verdict.effort)
 
 
 def conflict_of(
@@ -206,11 +206,17 @@ def _assumption(machine: Machine) -> str:
     return f", assuming that {machine.assumption}" if machine.assumption else ""
 
 
-def _collision(model: Any, address: Callable[[int], int], **rest: Any) -> dict[str, Any]:
+def _collision(model: Any, offset: Callable[[int], int], *, width: int, **rest: Any) -> dict[str, Any]:
+    """The two lanes of a model with addresses, words and bank; at base 0 if they collide there too."""
     lanes = int(model.get("lane_a", 0)), int(model.get("lane_b", 0))
-    places = address(lanes[0]), address(lanes[1])
+    unit = max(width, 4)
+    for base in (0, int(model.get("base", 0))):
+        places = base + offset(lanes[0]), base + offset(lanes[1])
+        units = places[0] // unit, places[1] // unit
+        if units[0] != units[1] and (units[0] - units[1]) % (_ROW_BYTES // unit) == 0:
+            break
     words = places[0] // 4, places[1] // 4
-    return {"lanes": lanes, "addresses": places, "words": words, "bank": words[0] % 32, **rest}
+    return {"lanes": lanes, "addresses": places, "words": words, "bank": words[0] % 32, "base": base, **rest}
 
 
 class _Facts:
@@ -295,13 +301,13 @@ class _Facts:
         model = verdict.counterexample
         at = int(model.get("instruction", 0))
         stage = {p.name: int(model.get(p.name, p.begin)) for p in self.params}
-        base = int(model.get("base", 0))
 
-        def address(lane: int) -> int:
-            return base + self._offset_at(self.starts[at * _LANES + lane], stage) * self.bits // 8
+        def offset(lane: int) -> int:
+            return self._offset_at(self.starts[at * _LANES + lane], stage) * self.bits // 8
 
-        rest = {"warp": self.found.warps[at], "registers": self.found.registers[at], "base": base, **stage}
-        return Refuted(verdict.scope, _collision(model, address, instruction=at, **rest), verdict.effort)
+        rest = {"warp": self.found.warps[at], "registers": self.found.registers[at], **stage}
+        shown = _collision(model, offset, width=self.found.width, instruction=at, **rest)
+        return Refuted(verdict.scope, shown, verdict.effort)
 
     def _offset_at(self, element: int, stage: dict[str, int]) -> int:
         return int(next(iter(self.tile.substitute(**stage).apply(element).values()), 0))
