@@ -37,33 +37,35 @@ class Kernel:
         name: the ``.entry``, also the stem of its files.
         source: header-free CUDA C++.
         claim: what it promises.
-        plan: how it does it, where a plan made it.
+        plan: how it does it, where a plan made it: a permute ``Plan``, or a plan of another kind of kernel.
         problem: the request the plan serves, where a plan made it.
         ptx: the compiled text, after :meth:`compile`.
         cubin: assembled from that very text.
         certificate: JSON-ready record of what was proved, after :meth:`certify`.
+        arch: the target that :meth:`compile` takes without an argument.
     """
 
     name: str
     source: str
     claim: Claim
-    plan: Plan | None = None
+    plan: Plan | Any = None
     problem: Problem | None = None
     ptx: Ptx | None = None
     cubin: Cubin | None = None
     certificate: Mapping[str, Any] | None = None
+    arch: str = DEFAULT_ARCH
 
-    def compile(self, *, arch: str = DEFAULT_ARCH, compiler: str | None = None) -> Kernel:
+    def compile(self, *, arch: str | None = None, compiler: str | None = None) -> Kernel:
         """Compile to PTX and assemble the cubin from that PTX; no GPU and no toolkit needed.
 
         Args:
-            arch: the target, such as ``"sm_90"`` or ``"sm_100a"``.
+            arch: the target, such as ``"sm_90"`` or ``"sm_100a"``; the kernel's own without one.
             compiler: ``"nvrtc"``, ``"nvcc"`` or a path; the first that is found without one.
 
         Raises:
             BuildError: no compiler, an unknown architecture, or rejected code.
         """
-        ptx = compile_ptx(self.source, arch=arch, name=f"{self.name}.cu", compiler=compiler)
+        ptx = compile_ptx(self.source, arch=arch or self.arch, name=f"{self.name}.cu", compiler=compiler)
         return replace(self, ptx=ptx, cubin=assemble(ptx), certificate=None)
 
     def certify(self) -> Kernel:
