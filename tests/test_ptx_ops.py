@@ -267,6 +267,9 @@ def reference(operation: Operation):
             return lambda a: int(f"{a:0{type_[1:]}b}"[::-1], 2)
         case "prmt", ["b32", *mode]:
             return lambda *v: permute_bytes("".join(mode), *v)
+        case "dp2a", [half, *_]:
+            at = 2 if half == "hi" else 0
+            return lambda a, b, c: c + sum((a >> 16 * k & 0xFFFF) * (b >> 8 * (at + k) & 0xFF) for k in (0, 1))
         case "selp", _:
             return lambda a, b, p: a if p else b
         case "setp", [operator, type_]:

@@ -70,6 +70,21 @@ def _multiplication() -> Iterator[Operation]:
             yield _pure(f"mul.wide.{type_}", f"{section}: mul", wide, 2 * width, width, width)
             mad = _signed_mad_wide if type_[0] == "s" else _unsigned_mad_wide
             yield _pure(f"mad.wide.{type_}", f"{section}: mad", mad, 2 * width, width, width, 2 * width)
+    # Compilers form sums of two small products with it, in index arithmetic.
+    for half in ("lo", "hi"):
+        yield _pure(f"dp2a.{half}.u32.u32", f"{section}: dp2a", _dot_product(16 * (half == "hi")), 32, 32, 32, 32)
+
+
+def _dot_product(first: int) -> Callable[..., Bits]:
+    """Both 16-bit halves of ``a``, each times one of two bytes of ``b``, added to ``c``."""
+
+    def meaning(d: Domain, a: Bits, b: Bits, c: Bits) -> Bits:
+        halves = (d.and_(a, d.const(0xFFFF, 32)), d.lshr(a, d.const(16, 32)))
+        bytes_ = (_byte(d, d.lshr(b, d.const(first + shift, 32)), 32) for shift in (0, 8))
+        low, high = (d.mul(half, byte) for half, byte in zip(halves, bytes_, strict=True))
+        return d.add(c, d.add(low, high))
+
+    return meaning
 
 
 def _unsigned_high(d: Domain, a: Bits, b: Bits) -> Bits:
