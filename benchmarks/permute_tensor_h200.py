@@ -1,0 +1,254 @@
+"""Whole-tensor permutes on an H200 against PyTorch, a copy of the same size, and recorded figures of cuTENSOR.
+
+    python benchmarks/permute_tensor_h200.py --out benchmarks/results/permute_tensor_h200.json
+    python benchmarks/permute_tensor_h200.py --explore --out explore.json      # every candidate of every case
+
+Each figure is bytes read plus bytes written over the median time of many launches, with the L2 cache emptied between
+them by reading a buffer several times its size.  Every case is compared with PyTorch bit by bit on random bytes,
+with the output poisoned before and a margin around it that must stay as it was.  cuTENSOR is not run: its recorded
+figures are scaled by the ratio of the copies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from codegen_cuda.kernel import Kernel
+from codegen_cuda.launch import launch
+from codegen_cuda.tensor import kernel_of
+from codegen_cuda.tensor.choose import choose, contiguous, tile_shape, widen
+from codegen_cuda.tensor.plan import TensorPlan
+from codegen_cuda.tensor.problem import TensorProblem, layouts_of_permutation, pose_tensor
+from codegen_cuda.tensor.rows import plan_rows
+from codegen_cuda.tensor.thin import plan_thin
+from codegen_cuda.tensor.tiles import plan_tiles
+
+BASELINES = Path(__file__).with_name("data") / "h200_permute_baselines.json"
+TARGETS = {
+    1: ((256, 256), (128, 256), (256, 128), (128, 128), (512, 128)),
+    2: ((128, 128), (128, 256), (256, 128), (64, 128), (256, 64)),
+    4: ((64, 64), (64, 128), (128, 64), (32, 64), (128, 32)),
+    8: ((32, 64), (64, 32), (32, 32), (64, 64), (16, 64)),
+    16: ((32, 32), (16, 32), (32, 16), (16, 16), (64, 16)),
+}
+MARGIN = 4096
+POISON = 0xA5
+GOALS = {1: 3400.0, 2: 3700.0, 4: 3700.0, 8: 3700.0, 16: 3700.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the baselines."""
+
+    name: str
+    shape: tuple[int, ...]
+    perm: tuple[int, ...]
+    dtype: str
+    torch: float
+    cutensor: float | None
+
+    def problem(self) -> TensorProblem:
+        """The request."""
+        return pose_tensor(
+            *layouts_of_permutation(self.shape, self.perm), shape=self.shape, dtype_name=self.dtype, perm=self.perm
+        )
+
+
+def cases(only: str) -> tuple[list[Case], float]:
+    """The baselines whose name and type contain a text, and the copy speed that they were measured beside."""
+    record = json.loads(BASELINES.read_text())
+    found = [
+        Case(c["case"], tuple(c["shape"]), tuple(c["perm"]), c["dtype"], c["torch_copy_GBps"], c["cutensor_GBps"])
+        for c in record["cases"]
+    ]
+    return [c for c in found if only in f"{c.name} {c.dtype}"], record["copy_GBps"]
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """Compile in a process of its own."""
+    return kernel.compile(arch="sm_90")
+
+
+def explored(case: Case) -> list[Kernel]:
+    """The preferred plan of a case, then many others of its strategy."""
+    problem = case.problem()
+    units = widen(problem)
+    plans = [choose(units), *_variants(units)]
+    distinct = {p.describe() + str(p.order): p for p in plans}
+    return [kernel_of(problem, plan) for plan in distinct.values()]
+
+
+def _variants(units: TensorProblem) -> Iterator[TensorPlan]:
+    first = choose(units)
+    if first.strategy == "rows":
+        for threads, in_flight in itertools.product((128, 256, 512), (2, 4, 8)):
+            yield plan_rows(units, threads=threads, in_flight=in_flight)
+    elif first.strategy == "thin":
+        thin, long, side = (first.details[key] for key in ("thin", "long", "side"))
+        for threads, groups in itertools.product((64, 128, 256), (1, 2)):
+            yield plan_thin(units, thin=thin, long=long, side=side, threads=threads, groups=groups)
+    elif first.strategy == "tiles":
+        a, b = contiguous(units, "src"), contiguous(units, "dst")
+        for target, threads, order in itertools.product(TARGETS[units.width], (256, 512), ("dst", "src")):
+            shape = tile_shape(units, a, b, target)
+            plan = plan_tiles(units, shape, threads=threads, order=order) if shape else first
+            if plan.shared_bytes <= 110 * 1024:
+                yield plan
+
+
+class Bench:
+    """Buffers and timing on the GPU."""
+
+    def __init__(self, repetitions: int) -> None:
+        import torch
+
+        self.torch = torch
+        self.repetitions = repetitions
+        self.flush = torch.ones(1 << 27, dtype=torch.int32, device="cuda")
+
+    def gbps(self, action: Callable[[], Any], count: int, repetitions: int = 0) -> float:
+        """Bytes over the median time of an action, in GB/s."""
+        torch = self.torch
+        times = []
+        for _ in range(3 + (repetitions or self.repetitions)):
+            self.flush.max()
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            action()
+            stop.record()
+            times.append((start, stop))
+        torch.cuda.synchronize()
+        return count / statistics.median(a.elapsed_time(b) for a, b in times[3:]) / 1e6
+
+    def check(self, kernel: Kernel, x: Any, whole: Any, out: Any, expected: Any) -> bool:
+        """Poison, run, compare bit by bit, and look at the margins."""
+        whole.fill_(POISON)
+        run(kernel, x, out)
+        good = bool(self.torch.equal(out, expected))
+        return good and bool((whole[:MARGIN] == POISON).all()) and bool((whole[-MARGIN:] == POISON).all())
+
+
+def run(kernel: Kernel, x: Any, out: Any) -> None:
+    """Launch on the default stream."""
+    claim = kernel.claim
+    assert kernel.cubin is not None
+    launch(
+        kernel.cubin,
+        claim.entry,
+        grid=claim.grid,
+        block=claim.block,
+        args=[x, out],
+        shared_bytes=claim.dynamic_shared_bytes,
+    )
+
+
+def measure(bench: Bench, case: Case, kernels: list[Kernel], plans: list[str], *, explore: bool) -> dict[str, Any]:
+    """All figures of one case."""
+    torch = bench.torch
+    kind = getattr(torch, case.dtype)
+    width = torch.empty(0, dtype=kind).element_size()
+    elements = math.prod(case.shape)
+    moved = 2 * elements * width
+    x = torch.randint(0, 256, (elements * width,), dtype=torch.uint8, device="cuda")
+    whole = torch.empty(elements * width + 2 * MARGIN, dtype=torch.uint8, device="cuda")
+    out = whole[MARGIN:-MARGIN]
+    typed = x.view(kind).view(case.shape)
+    target = torch.empty([case.shape[p] for p in case.perm], dtype=kind, device="cuda")
+    target.copy_(typed.permute(case.perm))
+    expected = target.view(-1).view(torch.uint8)
+    rows = []
+    for kernel, plan in zip(kernels, plans, strict=True):
+        good = bench.check(kernel, x, whole, out, expected)
+        rows.append({"plan": plan, "correct": good, "GBps": round(bench.gbps(partial(run, kernel, x, out), moved))})
+    result: dict[str, Any] = {"case": case.name, "dtype": case.dtype, "shape": case.shape, "perm": case.perm, **rows[0]}
+    if explore:
+        result["candidates"] = rows
+    copied = bench.gbps(lambda: out.copy_(x), moved)
+    theirs = bench.gbps(lambda: target.copy_(typed.permute(case.perm)), moved, 7)
+    again = bench.gbps(lambda: run(kernels[0], x, out), moved)
+    return {**result, "again_GBps": round(again), "torch_GBps": round(theirs), "copy_GBps": round(copied)}
+
+
+def summarise(results: list[dict[str, Any]], known: dict[tuple[str, str], Case], copy: float) -> dict[str, Any]:
+    """Scale cuTENSOR's figures, and judge requirement and goal by type."""
+    summary: dict[str, Any] = {}
+    for row in results:
+        recorded = known[row["case"], row["dtype"]].cutensor
+        row["cutensor_scaled_GBps"] = None if recorded is None else round(recorded * row["copy_GBps"] / copy)
+        row["vs_torch"] = round(row["GBps"] / row["torch_GBps"], 3)
+        row["vs_cutensor"] = None if recorded is None else round(row["GBps"] / row["cutensor_scaled_GBps"], 3)
+    for kind in dict.fromkeys(row["dtype"] for row in results):
+        rows = [row for row in results if row["dtype"] == kind]
+        ratios = [row["vs_cutensor"] for row in rows if row["vs_cutensor"]]
+        summary[kind] = {
+            "GBps": round(statistics.geometric_mean(row["GBps"] for row in rows)),
+            "copy_GBps": round(statistics.geometric_mean(row["copy_GBps"] for row in rows)),
+            "vs_cutensor": round(statistics.geometric_mean(ratios), 3) if ratios else None,
+            "worst_vs_cutensor": min(ratios, default=None),
+            "worst_vs_torch": min(row["vs_torch"] for row in rows),
+            "all_correct": all(row["correct"] for row in rows),
+        }
+    return summary
+
+
+def main() -> int:
+    """Measure and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", default="", help="cases whose 'name dtype' contains this text")
+    parser.add_argument("--explore", action="store_true", help="measure every candidate plan")
+    parser.add_argument("--repetitions", type=int, default=25)
+    options = parser.parse_args()
+    chosen, copy = cases(options.only)
+    sources = [explored(c) if options.explore else [kernel_of(c.problem(), choose(widen(c.problem())))] for c in chosen]
+    with ProcessPoolExecutor() as pool:
+        bare = [replace(k, plan=None, problem=None) for group in sources for k in group]
+        flat = list(pool.map(compiled, bare, chunksize=4))
+    import torch
+
+    bench = Bench(options.repetitions)
+    results = []
+    for case, group in zip(chosen, sources, strict=True):
+        kernels, flat = flat[: len(group)], flat[len(group) :]
+        plans = [k.plan.describe() for k in group if k.plan is not None]
+        results.append(measure(bench, case, kernels, plans, explore=options.explore))
+        row = results[-1]
+        print(
+            f"{case.dtype:10} {case.name:14} {row['GBps']:5} torch {row['torch_GBps']:5} copy {row['copy_GBps']:5} "
+            f"cutensor {case.cutensor} {'' if row['correct'] else 'WRONG'} {row['plan']}",
+            flush=True,
+        )
+        for other in row.get("candidates", ())[1:]:
+            if other["GBps"] < row["GBps"] and other["correct"]:
+                continue
+            print(f"    {other['GBps']:5} {'' if other['correct'] else 'WRONG'} {other['plan']}", flush=True)
+    summary = summarise(results, {(c.name, c.dtype): c for c in chosen}, copy)
+    record = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "method": "median of launches, L2 emptied between them by reading 512 MiB; GB/s = bytes read plus written",
+        "repetitions": options.repetitions,
+        "recorded_copy_GBps": copy,
+        "summary": summary,
+        "cases": results,
+    }
+    print(json.dumps(summary, indent=1))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all(row["correct"] for row in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
