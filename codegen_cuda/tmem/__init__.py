@@ -12,9 +12,11 @@ from codegen_cuda.errors import PlanError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.tmem.emit import device_function
 from codegen_cuda.tmem.kernels import copy_kernel, roundtrip_kernel
+from codegen_cuda.tmem.natural import register_layout_for
 from codegen_cuda.tmem.plan import RoundTrip, TmemPlan, Transfer
 from codegen_cuda.tmem.problem import TmemProblem, pose_tmem
 from codegen_cuda.tmem.solve import enumerate_plans
+from codegen_cuda.tmem.views import View, tmem_apply
 from layoutalg.tile import TileLayout
 
 __all__ = [
@@ -22,8 +24,12 @@ __all__ = [
     "TmemPlan",
     "TmemProblem",
     "Transfer",
+    "View",
     "device_function",
     "global_to_tmem",
+    "register_layout_for",
+    "roundtrip_of",
+    "tmem_apply",
     "tmem_copy",
     "tmem_plan",
     "tmem_plans",
@@ -229,4 +235,23 @@ def tmem_roundtrip(
         )
         for direction in ("st", "ld")
     )
+    return roundtrip_of(store, load, source_layout=source_layout, destination_layout=destination_layout, name=name)
+
+
+def roundtrip_of(
+    store: TmemPlan,
+    load: TmemPlan,
+    *,
+    source_layout: TileLayout | None = None,
+    destination_layout: TileLayout | None = None,
+    name: str | None = None,
+) -> Kernel:
+    """Return the round-trip kernel of two plans, such as :func:`tmem_apply` returns.
+
+    Raises:
+        PlanError: the plans do not store and load the same elements.
+    """
+    a, b = store.problem, load.problem
+    if (a.direction, b.direction) != ("st", "ld") or (a.extents, a.dtype) != (b.extents, b.dtype):
+        raise PlanError("tmem_roundtrip: a store and a load of equal shape and dtype are needed", rule="roundtrip")
     return roundtrip_kernel(RoundTrip(store, load), source_layout, destination_layout, name)

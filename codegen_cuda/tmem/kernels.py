@@ -75,16 +75,18 @@ def roundtrip_kernel(
     ]
     functions = [device_function(store, f"{entry}_store"), device_function(load, f"{entry}_load")]
     text = _source(entry, problem, threads, functions, columns, body, [store, load])
-    whole = _whole(problem.shape)
-    move = Move("src", Side(str(given), problem.shape, whole), "dst", Side(str(wanted), problem.shape, whole))
+    moves = tuple(
+        Move("src", _side(problem, given, part), "dst", _side(problem, wanted, part))
+        for part in range(len(problem.parts))
+    )
     spans = (_span(given), _span(wanted))
-    claim = _claim_of(entry, problem, threads, (move,), spans)
+    claim = _claim_of(entry, problem, threads, moves, spans)
     return Kernel(name=entry, source=text, claim=claim, plan=plan, arch=ARCH)
 
 
 def kernel_name(problem: TmemProblem, plan: TmemPlan, stem: str) -> str:
     """Return a readable identifier."""
-    extents = "x".join(map(str, problem.shape)) or "1"
+    extents = "x".join(map(str, problem.extents)) or "1"
     form = plan.transfers[0].instruction
     text = f"{stem}_{extents}_{problem.dtype.name}_{form.shape}{'_packed' if form.packed else ''}"
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
@@ -93,30 +95,45 @@ def kernel_name(problem: TmemProblem, plan: TmemPlan, stem: str) -> str:
 # --- what the kernel promises -------------------------------------------------------------------------------------
 
 
-def picture_layouts(problem: TmemProblem, columns: int) -> tuple[TileLayout, ...]:
-    """Return tensor memory as a layout on axis m, one per replica: lane * pitch + TCol in elements."""
-    pitch = columns * 32 // problem.dtype.bits
+def picture_layouts(tmem: TileLayout, pitch: int) -> tuple[TileLayout, ...]:
+    """Return tensor memory as a layout on axis m, one per replica: lane * pitch + TCol in elements.
+
+    >>> print(*picture_layouts(TileLayout.parse("S[(32,4):(1@TLane,1@TCol)] + R[2:32@TLane]"), 4))
+    S[(32,4):(4,1)] S[(32,4):(4,1)] + 128
+    """
     step = {"TLane": pitch, "TCol": 1, "m": 0}
-    shard = [(it.extent, it.stride * step[it.axis.name], "m") for it in problem.tmem.shard]
-    start = sum(int(value) * step[axis] for axis, value in problem.tmem.offset.items())
-    replica = [range(int(it.extent)) for it in problem.tmem.replica]
+    shard = [(it.extent, it.stride * step[it.axis.name], "m") for it in tmem.shard]
+    start = sum(int(str(value)) * step[axis] for axis, value in tmem.offset.items())
     found: dict[int, TileLayout] = {}
-    for digits in itertools.product(*replica):
-        pairs = zip(digits, problem.tmem.replica, strict=True)
+    for digits in itertools.product(*(range(int(it.extent)) for it in tmem.replica)):
+        pairs = zip(digits, tmem.replica, strict=True)
         moved = start + sum(d * int(it.stride) * step[it.axis.name] for d, it in pairs)
         found[moved] = TileLayout.from_iters(shard=shard, offset={"m": moved} if moved else {})
     return tuple(found.values())
 
 
 def copy_moves(plan: TmemPlan, elements: TileLayout, columns: int) -> tuple[Move, ...]:
-    """Return the moves of a copy kernel."""
+    """Return the moves of a copy kernel, part by part."""
     problem = plan.problem
-    whole = _whole(problem.shape)
-    side = Side(str(elements), problem.shape, whole)
-    pictures = [Side(str(layout), problem.shape, whole) for layout in picture_layouts(problem, columns)]
-    if problem.direction == "st":
-        return tuple(Move("src", side, "dst", picture) for picture in pictures)
-    return (Move("src", pictures[0], "dst", side),)
+    pitch = columns * 32 // problem.dtype.bits
+    moves = []
+    for part, (tmem, _) in enumerate(problem.parts):
+        side = _side(problem, elements, part)
+        # The part's own layout has no axis for the part; an extent of 1 stands for it.
+        shape = problem.shape if len(problem.parts) == 1 else (1, *problem.shape)
+        pictures = [Side(str(layout), shape, _whole(shape)) for layout in picture_layouts(tmem, pitch)]
+        if problem.direction == "st":
+            moves += [Move("src", side, "dst", picture) for picture in pictures]
+        else:
+            moves.append(Move("src", pictures[0], "dst", side))
+    return tuple(moves)
+
+
+def _side(problem: TmemProblem, elements: TileLayout, part: int) -> Side:
+    """The elements of one part in global memory."""
+    if len(problem.parts) == 1:
+        return Side(str(elements), problem.shape, _whole(problem.shape))
+    return Side(str(elements), problem.extents, f"{part}:{part + 1},{_whole(problem.shape)}")
 
 
 def _claim(entry: str, problem: TmemProblem, threads: int, moves: tuple[Move, ...], columns: int) -> Claim:
@@ -162,12 +179,12 @@ def _span(layout: TileLayout) -> tuple[int, int]:
 def _global(problem: TmemProblem, layout: TileLayout | None) -> TileLayout:
     """The layout of elements in global memory, row-major by default."""
     if layout is None:
-        extents = problem.shape or (1,)
+        extents = problem.extents or (1,)
         strides = [int(np.prod(extents[d + 1 :], dtype=np.int64)) for d in range(len(extents))]
         return TileLayout.from_iters(shard=[(e, s, "m") for e, s in zip(extents, strides, strict=True)])
-    if layout.size != problem.tmem.size or layout.replica or {axis.name for axis in layout.axes} - {"m"}:
+    if layout.size != problem.size or layout.replica or {axis.name for axis in layout.axes} - {"m"}:
         raise PlanError(
-            f"tmem: the global layout {layout} must put {problem.tmem.size} elements on axis m, each once",
+            f"tmem: the global layout {layout} must put {problem.size} elements on axis m, each once",
             rule="global",
         )
     places = layout.table()["m"]
@@ -322,9 +339,9 @@ def _source(
 ) -> str:
     kind = problem.dtype.c_type
     header = [
-        f"tensor memory  {problem.tmem}",
-        *(f"registers      {plan.problem.registers}" for plan in plans),
-        f"{problem.tmem.size} elements of {problem.dtype.name}, shape {problem.shape}, scope {problem.scope}",
+        *(f"tensor memory  {tmem}" for tmem, _ in problem.parts),
+        *(f"registers      {registers}" for plan in plans for _, registers in plan.problem.parts),
+        f"{problem.size} elements of {problem.dtype.name}, shape {problem.shape}, scope {problem.scope}",
         *(line for plan in plans for line in plan.describe().splitlines()),
         "Needs a target with tensor memory: sm_100a, sm_103a, sm_100f, sm_110a.",
     ]

@@ -24,7 +24,17 @@ from layoutalg.hardware.dtypes import dtype as dtype_of
 from layoutalg.hardware.tcgen05 import COLUMNS, LANES
 from layoutalg.tile import TileLayout
 
-__all__ = ["LANE", "SCOPES", "TmemProblem", "Words", "pose_tmem", "tabulate"]
+__all__ = [
+    "LANE",
+    "SCOPES",
+    "TmemProblem",
+    "Words",
+    "check_dtype",
+    "pose_tmem",
+    "register_places",
+    "tabulate",
+    "tmem_places",
+]
 
 Ints = NDArray[np.int64]
 
@@ -42,22 +52,32 @@ class TmemProblem:
     """A checked request.
 
     Args:
-        tmem: where elements live, over ``TLane`` and ``TCol`` (in elements).
-        registers: who holds them, over thread axes and ``m`` (in elements).
-        shape: logical extents of both.
+        parts: pairs of layouts, (tensor memory, registers), each over ``shape``; one pair except for two-address views,
+            whose two regions need not be one layout.  Tensor memory is over ``TLane`` and ``TCol``, registers are over
+            thread axes and ``m``, both in elements.
+        shape: logical extents of every layout.
         dtype: element type.
         direction: ``"ld"`` (tensor memory to registers) or ``"st"``.
         scope: ``"warp"``, ``"warpgroup"`` or ``"cta"``.
         warp: the statically selected warp, for scope ``"warp"``.
     """
 
-    tmem: TileLayout
-    registers: TileLayout
+    parts: tuple[tuple[TileLayout, TileLayout], ...]
     shape: tuple[int, ...]
     dtype: Dtype
     direction: str
     scope: str
     warp: int = 0
+
+    @property
+    def size(self) -> int:
+        """Elements of all parts."""
+        return len(self.parts) * math.prod(self.shape)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape, with the part first where there are several."""
+        return (len(self.parts), *self.shape) if len(self.parts) > 1 else self.shape
 
     @property
     def bits(self) -> int:
@@ -81,7 +101,7 @@ class TmemProblem:
 
     def coordinate(self, piece: int) -> tuple[int, ...]:
         """The element that a piece belongs to."""
-        return tuple(int(x) for x in np.unravel_index(piece // self.pieces, self.shape or (1,)))
+        return tuple(int(x) for x in np.unravel_index(piece // self.pieces, self.extents or (1,)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,12 +147,7 @@ def pose_tmem(
         raise PlanError(f"tmem_copy: warp = {warp!r} selects one warp of scope 'warp', 0 to 31", rule="warp")
     if dtype is None:
         raise PlanError("tmem_copy: a dtype is needed, such as 'float32'", rule="dtype")
-    element = dtype_of(dtype)
-    if 32 % element.bits and element.bits % 32:
-        raise PlanError(
-            f"tmem_copy: {element.name} of {element.bits} bits neither fills 32-bit cells nor divides them",
-            rule="dtype",
-        )
+    element = check_dtype(dtype)
     extents = shape if shape is not None else [it.extent for it in tmem.shard]
     for name, layout in (("tmem", tmem), ("register", registers)):
         if layout.params or not isinstance(layout.size, int):
@@ -144,7 +159,21 @@ def pose_tmem(
         )
     _check_axes(tmem, _TMEM_AXES, "tmem")
     _check_axes(registers, (*_THREAD_AXES, "m"), "register")
-    return TmemProblem(tmem, registers, checked, element, direction, scope, warp)
+    return TmemProblem(((tmem, registers),), checked, element, direction, scope, warp)
+
+
+def check_dtype(dtype: object) -> Dtype:
+    """Return the element type, if 32-bit words hold it or it holds one or two of them.
+
+    Raises:
+        PlanError: another width.
+    """
+    element = dtype_of(dtype)
+    if element.bits not in (4, 8, 16, 32, 64):
+        raise PlanError(
+            f"tmem_copy: {element.name} has {element.bits} bits; legal widths are 4, 8, 16, 32 and 64", rule="dtype"
+        )
+    return element
 
 
 def _check_axes(layout: TileLayout, known: Sequence[str], name: str) -> None:
@@ -165,8 +194,8 @@ def tabulate(problem: TmemProblem) -> Words:
     Raises:
         NotExpressibleError: an element outside tensor memory or the scope, or two in one place; names it.
     """
-    places = _tmem_places(problem)
-    thread, position = _register_places(problem)
+    places = tmem_places(problem)
+    thread, position = register_places(problem)
     first = 32 * problem.warp if problem.scope == "warp" and (thread < 32).all() else 0
     thread = thread + first
     if problem.scope == "warp":
@@ -210,20 +239,36 @@ def _replicas(layout: TileLayout) -> dict[str, Ints]:
     return found or {"m": np.zeros(1, dtype=np.int64)}
 
 
-def _spread(layout: TileLayout, axes: Sequence[str]) -> dict[str, Ints]:
-    """Coordinates per axis, ``[element, replica]``."""
+def _spread(layouts: Sequence[TileLayout], axes: Sequence[str]) -> dict[str, Ints]:
+    """Coordinates per axis, ``[element, replica]``, of the layouts one after the other."""
+    found = [_spread_one(layout, axes) for layout in layouts]
+    count = max(next(iter(one.values())).shape[1] for one in found)
+    # The last replica stands in where another part has more of them.
+    return {
+        axis: np.concatenate(
+            [np.pad(one[axis], ((0, 0), (0, count - one[axis].shape[1])), mode="edge") for one in found]
+        )
+        for axis in axes
+    }
+
+
+def _spread_one(layout: TileLayout, axes: Sequence[str]) -> dict[str, Ints]:
     tables, replicas = layout.table(), _replicas(layout)
     count = len(next(iter(replicas.values())))
-    size = int(layout.size)
-    zero = np.zeros((size, count), dtype=np.int64)
+    zero = np.zeros((int(layout.size), count), dtype=np.int64)
     return {
         axis: zero + (tables[axis][:, None] if axis in tables else 0) + replicas.get(axis, np.zeros(1, np.int64))
         for axis in axes
     }
 
 
-def _tmem_places(problem: TmemProblem) -> Ints:
-    spread = _spread(problem.tmem, _TMEM_AXES)
+def tmem_places(problem: TmemProblem) -> Ints:
+    """Bit position of every place of every piece; see :class:`Words`.
+
+    Raises:
+        NotExpressibleError: an element outside tensor memory.
+    """
+    spread = _spread([tmem for tmem, _ in problem.parts], _TMEM_AXES)
     lane, bit = spread["TLane"], spread["TCol"] * problem.dtype.bits
     outside = (lane < 0) | (lane >= LANES) | (bit < 0) | (bit + problem.dtype.bits > 32 * COLUMNS)
     if outside.any():
@@ -246,8 +291,13 @@ def _pieces(problem: TmemProblem, position: Ints, step: int) -> Ints:
     return moved.reshape(-1, position.shape[1])
 
 
-def _register_places(problem: TmemProblem) -> tuple[Ints, Ints]:
-    spread = _spread(problem.registers, (*_THREAD_AXES, "m"))
+def register_places(problem: TmemProblem) -> tuple[Ints, Ints]:
+    """Thread and position (in pieces) of every piece, ``[piece, replica]``.
+
+    Raises:
+        NotExpressibleError: a coordinate outside its axis.
+    """
+    spread = _spread([registers for _, registers in problem.parts], (*_THREAD_AXES, "m"))
     thread = np.zeros_like(spread["m"])
     for axis, step in _THREAD_AXES.items():
         limit = {"laneid": 32, "wid_in_wg": 4, "tid_in_wg": 128}.get(axis)

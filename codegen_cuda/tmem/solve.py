@@ -22,7 +22,7 @@ from codegen_cuda.tmem.problem import TmemProblem, Words, tabulate
 from layoutalg.errors import NotExpressibleError
 from layoutalg.hardware.tcgen05 import SHAPES, TmemInstruction
 
-__all__ = ["decompose", "enumerate_plans", "solve"]
+__all__ = ["decompose", "enumerate_plans", "warnings_for"]
 
 PRODUCERS = ("mma", "cp")
 
@@ -32,27 +32,6 @@ class _Atom(NamedTuple):
 
     column: int
     words: tuple[int, ...]
-
-
-def solve(
-    problem: TmemProblem,
-    *,
-    instructions: Sequence[str] | None = None,
-    max_repeat: int = 128,
-    producer: str | None = None,
-) -> TmemPlan:
-    """Return a plan with the fewest instructions.
-
-    Args:
-        problem: the request.
-        instructions: shapes that may be used, all without it.
-        max_repeat: largest N of ``.xN``.
-        producer: ``"mma"`` or ``"cp"`` if such an instruction wrote the tensor memory that is loaded.
-
-    Raises:
-        NotExpressibleError: an element that no instruction reaches, and why.
-    """
-    return enumerate_plans(problem, instructions=instructions, max_repeat=max_repeat, producer=producer)[0]
 
 
 def enumerate_plans(
@@ -65,13 +44,20 @@ def enumerate_plans(
 ) -> tuple[TmemPlan, ...]:
     """Return plans, fewest instructions first; with ``alternatives`` also those with other shapes and smaller repeats.
 
+    Args:
+        problem: the request.
+        instructions: shapes that may be used, all without it.
+        max_repeat: largest N of ``.xN``.
+        producer: ``"mma"`` or ``"cp"`` if such an instruction wrote the tensor memory that is loaded.
+        alternatives: look further than the fewest instructions.
+
     Raises:
         NotExpressibleError: an element that no instruction reaches, and why.
     """
     allowed = _allowed(instructions)
     if max_repeat < 1:
         raise PlanError(f"tmem_copy: max_repeat must be at least 1, not {max_repeat}", rule="max_repeat")
-    warnings = _warnings(problem, producer)
+    warnings = warnings_for(problem, producer)
     words = tabulate(problem)
     fits = [fit for fit in find_fits(problem, words) if fit.shape in allowed]
     found: dict[tuple[Transfer, ...], None] = {}
@@ -101,7 +87,8 @@ def _allowed(instructions: Sequence[str] | None) -> frozenset[str]:
     return frozenset(names)
 
 
-def _warnings(problem: TmemProblem, producer: str | None) -> tuple[str, ...]:
+def warnings_for(problem: TmemProblem, producer: str | None) -> tuple[str, ...]:
+    """What the caller must see to before this copy."""
     if producer is None:
         return ()
     if producer not in PRODUCERS:

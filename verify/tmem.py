@@ -1,0 +1,276 @@
+"""Check tensor-memory copies twice: the instructions of a plan on a model, and the compiled PTX in the interpreter.
+
+:func:`prove_transfers` decides a plan by running it on a model of 128 x 512 cells whose every part carries its own
+address as its value; the footprints are those of :mod:`verify.ptx.tmem`, which the planner does not use.
+:func:`run_claim` executes compiled PTX on inputs in which every element is distinct and compares every element of the
+output, and which bytes were written, with the claim.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layoutalg.claim import Buffer as ClaimBuffer
+from layoutalg.claim import Claim
+from layoutalg.hardware.dtypes import dtype as dtype_of
+from layoutalg.tile import TileLayout
+from verify.ptx.concrete import Buffer, run
+from verify.ptx.errors import FindingError, PtxError
+from verify.ptx.parse import parse
+from verify.ptx.tmem import COLUMNS, LANES, footprint
+from verify.verdict import Obligation, Proved, Refuted
+
+__all__ = ["Move", "prove_transfers", "run_claim"]
+
+_THREAD = {"laneid": 1, "wid_in_wg": 32, "warpid": 32, "tid_in_wg": 1, "wgid": 128, "tx": 1}
+
+#: warp, word and part of a register; or lane, column and part of a cell
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One instruction, as the plan states it: see ``codegen_cuda.tmem.Transfer``."""
+
+    warp: int
+    shape: str
+    repeat: int
+    packed: bool
+    lane: int
+    column: int
+    split: int
+    registers: tuple[int, ...]
+
+
+def prove_transfers(
+    moves: Sequence[Move],
+    layouts: Sequence[tuple[TileLayout, TileLayout]],
+    *,
+    shape: Sequence[int],
+    dtype: object,
+    direction: str,
+    first_thread: int = 0,
+) -> tuple[Obligation, ...]:
+    """Decide three statements about a plan by running it on a model.
+
+    Args:
+        moves: the instructions.
+        layouts: pairs (tensor memory, registers), in elements; one pair, or one per region of a two-address access.
+        shape: logical extents, to name a counterexample.
+        dtype: element type.
+        direction: ``"ld"`` or ``"st"``.
+        first_thread: number of the thread that counts as thread 0 of the register layout.
+    """
+    bits = dtype_of(dtype).bits
+    scope = f"all {len(moves)} instructions and {sum(int(tmem.size) for tmem, _ in layouts)} elements of {tuple(shape)}"
+    model = _Model(min(bits, 32))
+    outside = next((found for move in moves for found in model.outside(move)), None)
+    rows = [_obligation("every warp stays in its lanes and in 512 columns", scope, outside)]
+    if outside is None:
+        twice = model.twice(moves, direction)
+        rows.append(_obligation("no word is moved twice", scope, twice))
+        rows.append(
+            _obligation(
+                "every element arrives where the layouts put it",
+                scope,
+                _misplaced(model, moves, _elements(layouts, bits, first_thread), direction, tuple(shape)),
+            )
+        )
+    return tuple(rows)
+
+
+def _obligation(name: str, scope: str, counterexample: Mapping[str, Any] | None) -> Obligation:
+    return Obligation(name, Proved(scope) if counterexample is None else Refuted(scope, counterexample))
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """One part (at most 32 bits) of an element: its index, its register places and its cells."""
+
+    index: int
+    registers: tuple[Place, ...]
+    cells: tuple[Place, ...]
+
+
+def _elements(layouts: Sequence[tuple[TileLayout, TileLayout]], bits: int, first_thread: int) -> Iterator[_Element]:
+    """Places of every part of every element, one by one through ``places``: slow, and nobody else's code."""
+    width, parts = min(bits, 32), max(bits // 32, 1)
+    per = 32 // width
+    for (tmem, registers), index in ((pair, i) for pair in layouts for i in range(int(pair[0].size))):
+        held = [(_thread(p) + first_thread, p.get("m", 0)) for p in registers.places(index)]
+        lives = [(p.get("TLane", 0), p.get("TCol", 0)) for p in tmem.places(index)]
+        for part in range(parts):
+            yield _Element(
+                index,
+                tuple((t // 32, t % 32, *divmod(m * parts + part, per)) for t, m in held),
+                tuple((lane, *divmod(column * parts + part, per)) for lane, column in lives),
+            )
+
+
+def _thread(place: Mapping[str, int]) -> int:
+    return sum(step * place.get(axis, 0) for axis, step in _THREAD.items())
+
+
+class _Model:
+    """Registers and cells as dictionaries; the value of a part is the place it came from."""
+
+    def __init__(self, bits: int) -> None:
+        self.per = 32 // bits
+
+    def cells(self, move: Move) -> Iterator[tuple[Place, list[tuple[int, int]]]]:
+        """(warp, lane, word) and the cells of its halves: one cell, or two when packed."""
+        rows, columns = footprint(move.shape, move.repeat)
+        step = 2 if move.packed else 1
+        for lane, index in itertools.product(range(32), range(len(move.registers))):
+            address = (move.lane << 16) + move.column
+            if move.shape == "16x32bx2" and lane >= 16:
+                address += move.split
+            row, column = int(rows[lane, index]), step * int(columns[lane, index])
+            cell = (address >> 16) + row, (address & 0xFFFF) + column
+            yield (move.warp, lane, move.registers[index]), [(cell[0], cell[1] + h) for h in range(step)]
+
+    def outside(self, move: Move) -> Iterator[dict[str, Any]]:
+        """Cells that the warp may not access."""
+        begin = 32 * (move.warp % 4)
+        if len(move.registers) != footprint(move.shape, move.repeat)[0].shape[1]:
+            yield {"move": move, "registers": len(move.registers)}
+        for (warp, lane, word), cells in self.cells(move):
+            for row, column in cells:
+                if not begin <= row < min(begin + 32, LANES) or not 0 <= column < COLUMNS:
+                    yield {"warp": warp, "thread": lane, "register": word, "lane": row, "column": column}
+
+    def twice(self, moves: Sequence[Move], direction: str) -> dict[str, Any] | None:
+        """A register that two loads fill, or a cell that two stores write."""
+        seen: set[Place] = set()
+        for move in moves:
+            for register, cells in self.cells(move):
+                for target in [register] if direction == "ld" else cells:
+                    if target in seen:
+                        return {"direction": direction, "place": target, "warp": move.warp}
+                    seen.add(target)
+        return None
+
+    def run(self, moves: Sequence[Move], direction: str) -> dict[Place, Place]:
+        """Where the content of each destination part came from."""
+        origin: dict[Place, Place] = {}
+        for move in moves:
+            for (warp, lane, word), cells in self.cells(move):
+                for part in range(self.per):
+                    # Packed: part p is the low half of cell p.  Plain: part p of the one cell.
+                    cell = (*cells[part], 0) if move.packed else (*cells[0], part)
+                    register = (warp, lane, word, part)
+                    if direction == "ld":
+                        origin[register] = cell
+                    else:
+                        origin[cell] = register
+                if direction == "st" and move.packed:
+                    for row, column in cells:
+                        origin[(row, column, 1)] = ()
+        return origin
+
+
+def _misplaced(
+    model: _Model, moves: Sequence[Move], elements: Iterable[_Element], direction: str, shape: tuple[int, ...]
+) -> dict[str, Any] | None:
+    """The first element that does not arrive, or a place that holds something although no element belongs there."""
+    origin = model.run(moves, direction)
+    expected: set[Place] = set()
+    for element in elements:
+        sources, targets = element.cells, element.registers
+        if direction == "st":
+            sources, targets = targets, sources
+        for target in targets:
+            expected.add(target)
+            if origin.get(target) not in sources:
+                where = tuple(int(x) for x in np.unravel_index(element.index, shape or (1,)))
+                return {"element": where, "place": target, "comes from": origin.get(target), "should": sources}
+    # Upper halves that an unpacking store leaves undefined were checked above if an element lives there.
+    extra = next((place for place, source in origin.items() if place not in expected and source != ()), None)
+    return None if extra is None else {"place": extra, "comes from": origin[extra], "should": "not be touched"}
+
+
+# --- compiled code -------------------------------------------------------------------------------------------------
+
+
+def run_claim(ptx: str, claim: Claim, *, columns: Sequence[int] = (0,)) -> tuple[Obligation, ...]:
+    """Execute a kernel on distinct elements, once per first column that the allocation may get, and compare.
+
+    Args:
+        ptx: the compiled module.
+        claim: what it promises, with one input and one output.
+        columns: first columns that ``tcgen05.alloc`` gives out.
+    """
+    scope = f"allocation at columns {', '.join(map(str, columns))}; inputs in which every element is distinct"
+    problem = next((found for column in columns for found in _wrong(ptx, claim, column)), None)
+    return (_obligation("the compiled PTX puts every element where the claim says", scope, problem),)
+
+
+def _wrong(ptx: str, claim: Claim, column: int) -> Iterator[dict[str, Any]]:
+    given, result = (_buffer(claim, role) for role in ("input", "output"))
+    want_from, want_to = _expected(claim, given, result)
+    for tags in _tags(given.count, claim.width):
+        try:
+            ran = run(
+                parse(ptx, file=f"{claim.entry}.ptx"),
+                claim.entry,
+                grid=claim.grid,
+                block=claim.block,
+                params=[Buffer(tags), Buffer(np.zeros(result.count, tags.dtype), mode="w")],
+                dynamic_shared=claim.dynamic_shared_bytes,
+                tmem_column=column,
+            )
+        except FindingError as error:
+            yield {"column": column, "finding": str(error.finding), "kind": error.finding.kind}
+            return
+        except PtxError as error:
+            yield {"column": column, "error": str(error)}
+            return
+        if ran.warnings:
+            yield {"column": column, "warning": ran.warnings[0]}
+        written = ran.written[1].reshape(result.count, claim.width)
+        should = np.zeros(result.count, dtype=bool)
+        should[want_to] = True
+        bad = np.flatnonzero((written != should[:, None]).any(axis=1))
+        if bad.size:
+            yield {"column": column, "output": int(bad[0]), "written": bool(written[bad[0]].any())}
+        bad = np.flatnonzero(ran.buffers[1][want_to] != tags[want_from])
+        if bad.size:
+            at = int(want_to[bad[0]])
+            found = int(ran.buffers[1][at])
+            yield {"column": column, "output": at, "should": int(tags[want_from[bad[0]]]), "found": found}
+
+
+def _expected(claim: Claim, given: ClaimBuffer, result: ClaimBuffer) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Input and output index of every element that moves."""
+    pairs = [move.coordinates(values) for move in claim.moves for values in move.assignments()]
+    read = np.concatenate([source for source, _ in pairs]) - given.first
+    write = np.concatenate([destination for _, destination in pairs]) - result.first
+    return read, write
+
+
+def _buffer(claim: Claim, role: str) -> ClaimBuffer:
+    (found,) = (p for p in claim.params if isinstance(p, ClaimBuffer) and p.role == role)
+    return found
+
+
+def _tags(count: int, width: int) -> Iterator[NDArray[Any]]:
+    """Arrays of elements that together tell every element apart: one, or one per digit of the index.
+
+    Adding one keeps the tags of a first element off zero, which is what lost data most often reads as.
+    """
+    kind = np.dtype(f"u{width}")
+    base = 1 << (8 * min(width, 4))
+    index = np.arange(1, count + 1, dtype=np.uint64)
+    while True:
+        digit = index % np.uint64(base)
+        # Both halves of a wide element differ.
+        yield (digit | (~digit << np.uint64(32)) if width == 8 else digit).astype(kind)
+        index //= np.uint64(base)
+        if not index.any():
+            return
