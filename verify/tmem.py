@@ -99,22 +99,31 @@ class _Element:
 
 
 def _elements(layouts: Sequence[tuple[TileLayout, TileLayout]], bits: int, first_thread: int) -> Iterator[_Element]:
-    """Places of every part of every element, one by one through ``places``: slow, and nobody else's code."""
+    """Places of every part of every element, replicas one by one."""
     width, parts = min(bits, 32), max(bits // 32, 1)
     per = 32 // width
-    for (tmem, registers), index in ((pair, i) for pair in layouts for i in range(int(pair[0].size))):
-        held = [(_thread(p) + first_thread, p.get("m", 0)) for p in registers.places(index)]
-        lives = [(p.get("TLane", 0), p.get("TCol", 0)) for p in tmem.places(index)]
-        for part in range(parts):
-            yield _Element(
-                index,
-                tuple((t // 32, t % 32, *divmod(m * parts + part, per)) for t, m in held),
-                tuple((lane, *divmod(column * parts + part, per)) for lane, column in lives),
-            )
+    for tmem, registers in layouts:
+        held = list(_places(registers, {**_THREAD, "m": 1 << 20}))
+        lives = list(_places(tmem, {"TLane": 1, "TCol": 1 << 20}))
+        for index in range(int(tmem.size)):
+            threads = [(t[index] % (1 << 20) + first_thread, t[index] >> 20) for t in held]
+            cells = [(c[index] % (1 << 20), c[index] >> 20) for c in lives]
+            for part in range(parts):
+                yield _Element(
+                    index,
+                    tuple((t // 32, t % 32, *divmod(m * parts + part, per)) for t, m in threads),
+                    tuple((lane, *divmod(column * parts + part, per)) for lane, column in cells),
+                )
 
 
-def _thread(place: Mapping[str, int]) -> int:
-    return sum(step * place.get(axis, 0) for axis, step in _THREAD.items())
+def _places(layout: TileLayout, weights: Mapping[str, int]) -> Iterator[list[int]]:
+    """One number per element and replica: the weighted sum of its coordinates (small ones below 2^20)."""
+    tables = layout.table()
+    base = sum((weights[axis] * table for axis, table in tables.items() if axis in weights), start=np.int64(0))
+    flat = np.broadcast_to(base, int(layout.size))
+    for digits in itertools.product(*(range(int(it.extent)) for it in layout.replica)):
+        pairs = zip(digits, layout.replica, strict=True)
+        yield (flat + sum(d * int(it.stride) * weights.get(it.axis.name, 0) for d, it in pairs)).tolist()
 
 
 class _Model:
