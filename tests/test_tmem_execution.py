@@ -30,7 +30,7 @@ FAST = [
 
 
 def one_instruction(shape, n, packed, direction):
-    """A kernel in which every warp issues this one instruction, on lanes 16 to 31 of its slab where that is a choice."""
+    """A kernel in which every warp issues this one instruction; 16-row shapes on lanes 16 to 31 of the slab."""
     kind, step = ("bf16", 2) if packed else ("f32", 1)
     width = SHAPES[shape].pitch * n * step
     if shape == "16x32bx2":

@@ -217,7 +217,7 @@ def _lead(instruction: TmemInstruction, regions: Sequence[View], registers: View
     if scope not in SCOPES:
         raise PlanError(f"tmem_apply: scope is {', '.join(map(repr, SCOPES))}, not {scope!r}", rule="scope")
     kind: Dtype = registers.dtype
-    if instruction.packed != (kind.bits == 16 and instruction.packed):
+    if instruction.packed and kind.bits != 16:
         raise PlanError(f"tmem_apply: packing moves 16-bit elements, not {kind}", rule="dtype")
     suffix = instruction.image_shape(kind)
     held = (2, *suffix) if instruction.shape == TWO_ADDRESSES else suffix
