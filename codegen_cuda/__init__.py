@@ -11,14 +11,39 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["BuildError", "Kernel", "Operand", "PlanError", "permute_layout", "why_not"]
+__all__ = [
+    "BuildError",
+    "Kernel",
+    "Operand",
+    "PlanError",
+    "View",
+    "global_to_tmem",
+    "permute_layout",
+    "register_layout_for",
+    "tmem_apply",
+    "tmem_copy",
+    "tmem_plan",
+    "tmem_plans",
+    "tmem_roundtrip",
+    "tmem_to_global",
+    "why_not",
+]
 
 _HOME = {
     "BuildError": "codegen_cuda.errors",
     "Kernel": "codegen_cuda.kernel",
     "Operand": "codegen_cuda.permute",
     "PlanError": "codegen_cuda.errors",
+    "View": "codegen_cuda.tmem",
+    "global_to_tmem": "codegen_cuda.tmem",
     "permute_layout": "codegen_cuda.permute",
+    "register_layout_for": "codegen_cuda.tmem",
+    "tmem_apply": "codegen_cuda.tmem",
+    "tmem_copy": "codegen_cuda.tmem",
+    "tmem_plan": "codegen_cuda.tmem",
+    "tmem_plans": "codegen_cuda.tmem",
+    "tmem_roundtrip": "codegen_cuda.tmem",
+    "tmem_to_global": "codegen_cuda.tmem",
     "why_not": "codegen_cuda.permute",
 }
 

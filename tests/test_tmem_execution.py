@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tmem_helpers import L, assert_proved, assert_runs, bases, build, layout_b, ptx_of
 
@@ -19,6 +21,8 @@ from codegen_cuda.tmem import (
 from codegen_cuda.tmem.solve import decompose
 from layoutalg.hardware.tcgen05 import SHAPES, TmemInstruction
 from layoutalg.hardware.tmem import tmem_datapath_layout
+from verify.ptx.check import check_executed
+from verify.ptx.parse import parse
 
 FORMS = [(shape, n, packed) for shape, form in SHAPES.items() for n in form.repeats for packed in (False, True)]
 ROWS = {"A": 128, "B": 64, "C": 64, "D": 128, "E": 64, "F": 64, "G": 32}
@@ -226,3 +230,28 @@ def test_a_global_layout_of_the_callers_own_is_read_and_written():
     columns_first = L("S[(128,4):(1,128)]")
     for direction in ("st", "ld"):
         assert_runs(tmem_copy(tmem, registers, (128, 4), "f32", direction=direction, global_layout=columns_first))
+
+
+def test_the_general_checker_accepts_the_kernels_and_refuses_a_swapped_register():
+    tmem, registers = layout_b()
+    kernel = tmem_roundtrip(tmem, registers, (64, 128), "f32")
+    text = ptx_of(kernel)
+    assert all(row.verdict.ok for row in check_executed(parse(text), kernel.claim))
+    wrong = re.sub(r"(tcgen05\.ld\S*\s+\{)(%r\d+), (%r\d+)", r"\1\3, \2", text)
+    rows = check_executed(parse(wrong), kernel.claim)
+    assert [row.verdict.ok for row in rows].count(False) == 1
+
+
+@pytest.mark.parametrize("name", ["packed with gaps", "split", "two warpgroups"])
+def test_every_base_that_an_allocation_can_get_works(name):
+    tmem, registers, shape, kind, options = KERNELS[name]
+    kernel = tmem_copy(L(tmem), L(registers), shape, kind, direction="st", **options)
+    assert_runs(kernel, columns=tuple(range(0, 512 - kernel.plan.allocation + 1, 32)))
+
+
+def test_public_names_are_found_from_the_package():
+    import codegen_cuda
+
+    for name in ("View", "tmem_apply", "tmem_copy", "tmem_plan", "tmem_roundtrip", "register_layout_for"):
+        assert name in codegen_cuda.__all__
+        assert getattr(codegen_cuda, name) is getattr(codegen_cuda.tmem, name)
