@@ -32,12 +32,12 @@ from codegen_cuda.tensor.plan import TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem, layouts_of_permutation, pose_tensor
 from codegen_cuda.tensor.rows import plan_rows
 from codegen_cuda.tensor.thin import plan_thin
-from codegen_cuda.tensor.tiles import plan_tiles
+from codegen_cuda.tensor.tile_shape import make_shape, plan_tiles
 
 BASELINES = Path(__file__).with_name("data") / "h200_permute_baselines.json"
 TARGETS = {
-    1: ((256, 256), (128, 256), (256, 128), (128, 128), (512, 128)),
-    2: ((128, 128), (128, 256), (256, 128), (64, 128), (256, 64)),
+    1: ((256, 256), (128, 256), (256, 128), (128, 128), (64, 128), (128, 64)),
+    2: ((128, 128), (128, 256), (64, 64), (64, 128), (128, 64)),
     4: ((64, 64), (64, 128), (128, 64), (32, 64), (128, 32)),
     8: ((32, 64), (64, 32), (32, 32), (64, 64), (16, 64)),
     16: ((32, 32), (16, 32), (32, 16), (16, 16), (64, 16)),
@@ -100,6 +100,15 @@ def _variants(units: TensorProblem) -> Iterator[TensorPlan]:
             yield plan_thin(units, thin=thin, long=long, side=side, threads=threads, groups=groups)
     elif first.strategy == "tiles":
         a, b = contiguous(units, "src"), contiguous(units, "dst")
+        if first.details["tile"].shifted or units.dims[b].extent % 2:
+            for target, threads, edge in itertools.product(TARGETS[units.width], (256, 512), (16, 32, 64)):
+                if edge == 64 and units.width < 16:
+                    continue
+                shape = make_shape(units, a, b, -1, (*target, 1), edge=edge, force_edge=edge > 16)
+                plan = plan_tiles(units, shape, threads=threads)
+                if plan.shared_bytes <= 110 * 1024:
+                    yield plan
+            return
         for target, threads, order in itertools.product(TARGETS[units.width], (256, 512), ("dst", "src")):
             shape = tile_shape(units, a, b, target)
             plan = plan_tiles(units, shape, threads=threads, order=order) if shape else first

@@ -11,7 +11,7 @@ from codegen_cuda.tensor.plan import VECTOR, TensorPlan, divisor_bytes, even_spl
 from codegen_cuda.tensor.problem import Dim, TensorProblem
 from codegen_cuda.tensor.rows import plan_rows, vector_bytes
 from codegen_cuda.tensor.thin import MOST_THIN, plan_thin
-from codegen_cuda.tensor.tiles import Shape, make_shape, plan_tiles
+from codegen_cuda.tensor.tile_shape import Shape, make_shape, plan_tiles
 from layoutalg.hardware.dtypes import dtype
 
 __all__ = ["STRATEGIES", "candidates", "choose", "contiguous", "tile_shape", "widen"]
@@ -21,16 +21,27 @@ _CARRIER = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 _SHARED_LIMIT = 96 * 1024
 _SHORT_RUN = 32
 _JOINED_RUN = 1024
+_FEW = 4
 _LONG_BOX = 32 * 1024
 
-#: Tile extents along a and b, by element width: runs of 256 bytes or more on both sides.
+#: Tile extents along a and b, by element width, where every destination row starts at a multiple of 16 bytes.
 _TARGETS: dict[int, tuple[tuple[int, int], ...]] = {
-    1: ((256, 256), (128, 256), (128, 128)),
-    2: ((128, 128), (128, 256), (64, 128)),
+    1: ((256, 256), (128, 128), (128, 256)),
+    2: ((128, 128), (64, 128), (128, 256)),
     4: ((64, 64), (64, 128), (32, 64)),
-    8: ((32, 64), (32, 32), (64, 64)),
-    16: ((32, 32), (16, 32), (16, 16)),
+    8: ((32, 32), (64, 32), (32, 64)),
+    16: ((16, 32), (32, 32), (16, 16)),
 }
+#: The same where rows start anywhere; the tile lies in shared memory twice.
+_EDGE_TARGETS: dict[int, tuple[tuple[int, int], ...]] = {
+    1: ((128, 128), (64, 128), (128, 64)),
+    2: ((128, 64), (64, 128), (64, 64)),
+    4: ((64, 64), (128, 32), (32, 64)),
+    8: ((64, 32), (32, 64), (32, 32)),
+    16: ((32, 32), (32, 16), (16, 32)),
+}
+#: Where the pieces of such rows start that blocks own, in bytes.
+_EDGES: dict[int, int] = {1: 16, 2: 16, 4: 32, 8: 32, 16: 64}
 
 
 def widen(problem: TensorProblem) -> TensorProblem:
@@ -82,7 +93,7 @@ def candidates(problem: TensorProblem) -> Iterator[TensorPlan]:
     if not dims or (dims[-1].src == 1 and dims[-1].dst == 1):
         run = (dims[-1].extent if dims else 1) * problem.width
         if run >= _SHORT_RUN or len(dims) <= 1:
-            for in_flight in (8, 4):
+            for in_flight in (4, 2, 8) if len(dims) <= 1 else (2, 4, 8):
                 yield plan_rows(problem, in_flight=in_flight)
         yield plan_boxes(problem)
         return
@@ -109,25 +120,33 @@ def _thin(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
         steps = [getattr(dims[k], s) * width for k in others for s in ("src", "dst")]
         steps += [getattr(dims[thin], far) * width, dims[long].extent * width]
         if divisor_bytes(*steps, problem.src_align, problem.dst_align) == VECTOR:
-            for groups in (1, 2):
-                yield plan_thin(problem, thin=thin, long=long, side=side, groups=groups)
+            for threads in (64, 128) if extent <= _FEW else (128, 64):
+                yield plan_thin(problem, thin=thin, long=long, side=side, threads=threads)
 
 
 def _tiled(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
-    for target in _TARGETS[problem.width]:
-        shape = tile_shape(problem, a, b, target)
+    rows = divisor_bytes(
+        *(d.dst * problem.width for k, d in enumerate(problem.dims) if k != b), problem.dst_align, limit=64
+    )
+    ragged = rows < VECTOR or problem.dims[b].extent * problem.width % VECTOR != 0
+    long = problem.width == VECTOR and problem.dims[b].extent >= _SHORT_RUN
+    loose = ragged or (long and rows < _EDGES[VECTOR])
+    for target in (_EDGE_TARGETS if loose else _TARGETS)[problem.width]:
+        shape = tile_shape(problem, a, b, target, force_edge=loose)
         if shape is None:
             continue
-        plan = plan_tiles(problem, shape)
+        plan = plan_tiles(problem, shape, threads=512 if problem.width == 4 and not loose else 256)
         if plan.shared_bytes <= _SHARED_LIMIT:
             yield plan
 
 
-def tile_shape(problem: TensorProblem, a: int, b: int, target: tuple[int, int]) -> Shape | None:
+def tile_shape(
+    problem: TensorProblem, a: int, b: int, target: tuple[int, int], *, force_edge: bool = False
+) -> Shape | None:
     """A tile of about the target's extents, lengthened along a third dimension where a run stays short."""
     dims, width = problem.dims, problem.width
     q = VECTOR // width
-    budget = max(target[0] * target[1], _LONG_BOX // width)
+    budget = _LONG_BOX // width
     others = [k for k in range(len(dims)) if k not in (a, b)]
     xa, xb = (min(dims[k].extent, x) for k, x in zip((a, b), target, strict=True))
     t, xt = -1, 1
@@ -140,7 +159,7 @@ def tile_shape(problem: TensorProblem, a: int, b: int, target: tuple[int, int]) 
             t, xt = near, even_split(dims[near].extent, budget // (xa * xb), 1)
         else:
             xa = min(dims[a].extent, target[0])
-    shape = make_shape(problem, a, b, t if xt > 1 else -1, (xa, xb, xt))
+    shape = make_shape(problem, a, b, t if xt > 1 else -1, (xa, xb, xt), edge=_EDGES[width], force_edge=force_edge)
     run_a = (shape.xt if shape.joined else 1) * dims[a].extent * width
-    good = run_a >= _SHORT_RUN and dims[b].extent >= q and (dims[b].extent * width >= _SHORT_RUN or not shape.gather)
+    good = run_a >= _SHORT_RUN and dims[b].extent >= q and (dims[b].extent * width >= _SHORT_RUN or shape.edge == 0)
     return shape if good else None

@@ -11,8 +11,10 @@ from codegen_cuda.tensor.boxes import emit_boxes
 from codegen_cuda.tensor.plan import TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem
 from codegen_cuda.tensor.rows import emit_rows
+from codegen_cuda.tensor.shifts import SHIFT_TOGETHER, last_vector
 from codegen_cuda.tensor.thin import emit_thin
-from codegen_cuda.tensor.tiles import emit_tiles, shape_of, shift_helper
+from codegen_cuda.tensor.tile_shape import shape_of
+from codegen_cuda.tensor.tiles import emit_tiles
 from layoutalg.claim import Claim
 
 __all__ = ["claim_of", "emit_tensor", "kernel_name"]
@@ -61,7 +63,9 @@ def emit_tensor(problem: TensorProblem, units: TensorProblem, plan: TensorPlan, 
         plan: what each block does.
         name: name of the kernel.
     """
-    helper = shift_helper(units) if plan.strategy == "tiles" and shape_of(plan).shifted else ""
+    shape = shape_of(plan) if plan.strategy == "tiles" else None
+    helper = SHIFT_TOGETHER if shape is not None and (shape.shifted or shape.edge) else ""
+    helper += last_vector(units) if shape is not None and shape.shifted else ""
     body = _BODIES[plan.strategy](units, plan)
     # A block's exact shape belongs into the PTX, but __block_size__ would make every block a cluster of its own.
     lines = [
