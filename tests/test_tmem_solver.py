@@ -17,6 +17,7 @@ from codegen_cuda.tmem.solve import decompose
 from layoutalg.errors import NotExpressibleError
 from layoutalg.hardware.tcgen05 import SHAPES, TmemInstruction
 from layoutalg.hardware.tmem import tmem_datapath_layout
+from layoutalg.tile import TileLayout
 
 DIRECTIONS = ("ld", "st")
 ROWS = {"A": 128, "B": 64, "C": 64, "D": 128, "E": 64, "F": 64, "G": 32}
@@ -352,3 +353,96 @@ def test_the_table_of_a_plan_lists_the_elements_of_every_word():
     for word in (0, 17, 63):
         expected = (lanes % 64) * 128 + 64 * (lanes // 64) + word
         assert (table[:, word, :, 0] == expected).all()
+
+
+def fewest_by_search(tmem, registers, size, shapes=tuple(SHAPES)):
+    """The least number of loads of one warp, by trying every instruction at every base: no algorithm of the solver."""
+    held = [registers.apply(i) for i in range(size)]
+    cell_of = {(h.get("laneid", 0), h["m"]): i for i, h in enumerate(held)}
+    places = [{(p.get("TLane", 0), p.get("TCol", 0)) for p in tmem.places(i)} for i in range(size)]
+    words = sorted({word for _, word in cell_of})
+    columns = range(max(c for cells in places for _, c in cells) + 1)
+    candidates = set()
+    for shape in shapes:
+        for n in SHAPES[shape].repeats:
+            if n * SHAPES[shape].words > len(words):
+                continue
+            splits = [0, *(c for c in columns if c), *((16 << 16) + c for c in columns)] if shape == "16x32bx2" else [0]
+            for lane, column, split in itertools.product((0, 16), columns, splits):
+                rows, cols = TmemInstruction(shape, n, split=split).cells()
+                matches = []
+                for r in range(rows.shape[1]):
+                    cells = [(lane + int(rows[t, r]), column + int(cols[t, r])) for t in range(32)]
+                    matches.append({w for w in words if all(cells[t] in places[cell_of[t, w]] for t in range(32))})
+                    if not matches[-1]:
+                        break
+                for choice in itertools.product(*matches) if all(matches) else ():
+                    if len(set(choice)) == len(choice):
+                        candidates.add(frozenset(choice))
+    best = {frozenset(): 0}
+    for word in words:
+        grown = {}
+        for covered, count in best.items():
+            if word in covered:
+                grown[covered] = min(count, grown.get(covered, count))
+                continue
+            for candidate in candidates:
+                if word in candidate and not candidate & covered:
+                    union = covered | candidate
+                    grown[union] = min(count + 1, grown.get(union, count + 1))
+        best = grown
+    return min(best.values(), default=None)
+
+
+@given(
+    outer=st.integers(1, 3),
+    inner=st.integers(1, 3),
+    far=st.integers(0, 6),
+    near=st.sampled_from([1, 2, 3]),
+    order=st.booleans(),
+    replica=st.sampled_from(["", " + R[2:7@TCol]", " + R[2:1@TCol]"]),
+)
+@settings(max_examples=30)
+def test_no_sequence_is_shorter_than_the_plan(outer, inner, far, near, order, replica):
+    """Loads of one warp from scattered and replicated columns, against a search over all instructions and bases."""
+    tmem = L(f"S[(32,{outer},{inner}):(1@TLane,{far}@TCol,{near}@TCol)]{replica}")
+    registers = L(f"S[(32,{outer},{inner}):(1@laneid,{inner if order else 1},{1 if order else outer})]")
+    plan = tmem_plan(tmem, registers, (32, outer, inner), "f32", scope="warp")
+    fewest = fewest_by_search(tmem, registers, 32 * outer * inner, ("32x32b",))
+    # With replicas the choice is a search of its own; a few plans are longer than the shortest (see the next test).
+    assert len(plan.transfers) == fewest or (replica and len(plan.transfers) > fewest)
+    assert_proved(plan)
+
+
+@pytest.mark.parametrize(
+    ("tmem", "registers", "shape", "found"),
+    [
+        # Every second column or its neighbour: one from the left, one from the right.
+        ("S[(32,2):(1@TLane,2@TCol)] + R[2:1@TCol]", "S[(32,2):(1@laneid,1)]", (32, 2), 1),
+        # Columns 0 1 2 3 3 4 5 6 or 3 further: 4 + 4, not 7 + 1.
+        ("S[(32,2,4):(1@TLane,3@TCol,1@TCol)] + R[2:3@TCol]", "S[(32,2,4):(1@laneid,4,1)]", (32, 8), 2),
+        # Each word has four places: a matching finds eight neighbours.
+        ("S[(32,2,4):(1@TLane,1@TCol,4@TCol)] + R[(2,2):(1@TCol,5@TCol)]", "S[(32,2,4):(1@laneid,4,1)]", (32, 8), 1),
+    ],
+)
+def test_replicas_are_chosen_so_that_instructions_are_long(tmem, registers, shape, found):
+    assert len(tmem_plan(L(tmem), L(registers), shape, "f32", scope="warp").transfers) == found
+
+
+def test_a_known_case_with_replicas_takes_one_instruction_more_than_it_must():
+    tmem, registers = L("S[(32,3,2):(1@TLane,4@TCol,2@TCol)] + R[2:7@TCol]"), L("S[(32,3,2):(1@laneid,2,1)]")
+    plan = tmem_plan(tmem, registers, (32, 6), "f32", scope="warp")
+    assert (len(plan.transfers), fewest_by_search(tmem, registers, 192, ("32x32b",))) == (3, 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_sequence_of_any_shapes_is_shorter_than_one_run_of_a_shape(shape):
+    rows = 32 if shape in ("32x32b", "16x32bx2") else 16
+    width = 3 * SHAPES[shape].pitch
+    tmem = L(f"S[({rows},{width}):(1@TLane,1@TCol)]")
+    registers = register_layout_for(tmem, (rows, width), "f32", shape)
+    lanes = TileLayout.from_iters(
+        shard=[(it.extent, it.stride, "laneid" if it.axis.name == "tid_in_wg" else "m") for it in registers.shard]
+    )
+    plan = tmem_plan(tmem, lanes, (rows, width), "f32", scope="warp")
+    assert len(plan.transfers) == 2 == fewest_by_search(tmem, lanes, rows * width)

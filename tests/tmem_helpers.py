@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 from codegen_cuda.build import assemble, compile_ptx
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.tmem import TmemPlan
 from layoutalg.tile import TileLayout
-from verify.tmem import Move, prove_transfers, run_claim
+from verify.tmem import prove_transfers, run_claim
 
 L = TileLayout.parse
 ARCHS = ("sm_100a", "sm_103a")
@@ -43,31 +43,10 @@ def build(kernel: Kernel) -> None:
 
 def proof(plan: TmemPlan, transfers: Any = None) -> tuple[Any, ...]:
     """The model's verdict on a plan, or on other transfers in its place."""
-    moves = [
-        Move(
-            t.warp,
-            t.instruction.shape,
-            t.instruction.repeat,
-            t.instruction.packed,
-            t.lane,
-            t.column,
-            t.instruction.split,
-            t.registers,
-        )
-        for t in (plan.transfers if transfers is None else transfers)
-    ]
-    problem = plan.problem
-    # A layout of lanes only counts from the first thread of its warp.
-    threads = {it.axis.name for _, registers in problem.parts for it in registers.shard}
-    first = 32 * problem.warp if problem.scope == "warp" and threads <= {"laneid", "m"} else 0
-    return prove_transfers(
-        moves,
-        problem.parts,
-        shape=problem.extents,
-        dtype=problem.dtype,
-        direction=problem.direction,
-        first_thread=first,
-    )
+    (statement,) = plan.statements()
+    if transfers is not None:
+        (statement,) = replace(plan, transfers=tuple(transfers)).statements()
+    return prove_transfers(**statement)
 
 
 def assert_proved(plan: TmemPlan) -> None:

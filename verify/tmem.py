@@ -49,7 +49,7 @@ class Move:
 
 
 def prove_transfers(
-    moves: Sequence[Move],
+    moves: Sequence[Move | tuple[Any, ...]],
     layouts: Sequence[tuple[TileLayout, TileLayout]],
     *,
     shape: Sequence[int],
@@ -60,7 +60,7 @@ def prove_transfers(
     """Decide three statements about a plan by running it on a model.
 
     Args:
-        moves: the instructions.
+        moves: the instructions, as :class:`Move` or as tuples of its fields.
         layouts: pairs (tensor memory, registers), in elements; one pair, or one per region of a two-address access.
         shape: logical extents, to name a counterexample.
         dtype: element type.
@@ -68,18 +68,19 @@ def prove_transfers(
         first_thread: number of the thread that counts as thread 0 of the register layout.
     """
     bits = dtype_of(dtype).bits
-    scope = f"all {len(moves)} instructions and {sum(int(tmem.size) for tmem, _ in layouts)} elements of {tuple(shape)}"
+    steps = [move if isinstance(move, Move) else Move(*move) for move in moves]
+    scope = f"all {len(steps)} instructions and {sum(int(tmem.size) for tmem, _ in layouts)} elements of {tuple(shape)}"
     model = _Model(min(bits, 32))
-    outside = next((found for move in moves for found in model.outside(move)), None)
+    outside = next((found for move in steps for found in model.outside(move)), None)
     rows = [_obligation("every warp stays in its lanes and in 512 columns", scope, outside)]
     if outside is None:
-        twice = model.twice(moves, direction)
+        twice = model.twice(steps, direction)
         rows.append(_obligation("no word is moved twice", scope, twice))
         rows.append(
             _obligation(
                 "every element arrives where the layouts put it",
                 scope,
-                _misplaced(model, moves, _elements(layouts, bits, first_thread), direction, tuple(shape)),
+                _misplaced(model, steps, _elements(layouts, bits, first_thread), direction, tuple(shape)),
             )
         )
     return tuple(rows)

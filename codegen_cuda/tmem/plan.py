@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,6 +111,32 @@ class TmemPlan:
         held = tabulate(self.problem).held.transpose(0, 2, 1, 3)
         return np.where(held >= 0, held // self.problem.pieces, -1)
 
+    def statements(self) -> tuple[dict[str, Any], ...]:
+        """Return what ``verify.tmem.prove_transfers`` takes, as plain values: one dictionary of arguments.
+
+        A checker needs nothing else of the plan.
+        """
+        problem = self.problem
+        axes = {it.axis.name for _, registers in problem.parts for it in (*registers.shard, *registers.replica)}
+        axes |= {name for _, registers in problem.parts for name in registers.offset}
+        # Layouts of lanes only count from the first thread of the selected warp.
+        first = 32 * problem.warp if problem.scope == "warp" and axes <= {"laneid", "m"} else 0
+        moves = tuple(
+            (t.warp, i.shape, i.repeat, i.packed, t.lane, t.column, i.split, t.registers)
+            for t in self.transfers
+            for i in (t.instruction,)
+        )
+        return (
+            {
+                "moves": moves,
+                "layouts": problem.parts,
+                "shape": problem.extents,
+                "dtype": problem.dtype.name,
+                "direction": problem.direction,
+                "first_thread": first,
+            },
+        )
+
     def describe(self) -> str:
         """Say in a few lines what is issued."""
         verb = "load" if self.problem.direction == "ld" else "store"
@@ -134,6 +160,15 @@ class RoundTrip:
     def form(self) -> str:
         """Names of the forms of both."""
         return f"{self.store.form} / {self.load.form}"
+
+    @property
+    def allocation(self) -> int:
+        """Columns to allocate."""
+        return max(self.store.allocation, self.load.allocation)
+
+    def statements(self) -> tuple[dict[str, Any], ...]:
+        """Return what ``verify.tmem.prove_transfers`` takes, for the store and for the load."""
+        return (*self.store.statements(), *self.load.statements())
 
     def describe(self) -> str:
         """Say what is issued."""

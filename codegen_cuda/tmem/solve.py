@@ -3,16 +3,17 @@
 Without replicas every word has one cell per lane and one pattern, so the ``.x1`` atoms are forced, and so is their
 grouping into maximal progressions; a progression of n atoms takes one instruction per binary digit of n (and per full
 largest repeat), and no sum of legal repeats has fewer terms.  With replicas a word or cell may be served from several
-places; then a fixed list of preferences is tried, and the plans found are ordered by their number of instructions.
+places; then the longest runs and a fixed list of preferences are tried, and the plans found are ordered by their number
+of instructions, without a promise that no shorter one exists.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.tmem.explain import explain_incomplete, explain_uncovered
@@ -63,9 +64,9 @@ def enumerate_plans(
     found: dict[tuple[Transfer, ...], None] = {}
     failure: NotExpressibleError | None = None
     repeats = [r for r in (128, 64, 32, 16, 8, 4, 2, 1) if r <= max_repeat] if alternatives else [max_repeat]
-    for preference in _preferences(fits, thorough=alternatives):
+    for choose in _strategies(problem, words, fits, thorough=alternatives):
         try:
-            chosen = _choose(problem, words, sorted(fits, key=preference))
+            chosen = choose()
             groups = list(_group(problem, words, chosen))
         except NotExpressibleError as error:
             failure = failure or error
@@ -98,27 +99,106 @@ def warnings_for(problem: TmemProblem, producer: str | None) -> tuple[str, ...]:
     return (PRODUCER_WARNING.format(producer=f"tcgen05.{producer}"),)
 
 
-def _preferences(fits: list[Fit], *, thorough: bool) -> Iterator[Any]:
-    """Sort keys to try; one only where every word fits in one way (32x32b counting as its own two-address form)."""
+def _strategies(
+    problem: TmemProblem, words: Words, fits: list[Fit], *, thorough: bool
+) -> Iterator[Callable[[], list[Fit]]]:
+    """Ways to choose; one only where every word fits in one way (32x32b counting as its own two-address form)."""
     counts = Counter((fit.warp, fit.word) for fit in fits if fit.shape != ORDER[-1])
-    several = max(counts.values(), default=0) > 1
     wholes = {(fit.warp, fit.word) for fit in fits if fit.shape == ORDER[0]}
     split = Counter((fit.warp, fit.word) for fit in fits if fit.shape == ORDER[-1])
-    several = several or max(split.values(), default=0) > 1
+    several = max(counts.values(), default=0) > 1 or max(split.values(), default=0) > 1
     mixed = any(key not in wholes and counts[key] for key in split)
     shared = len({(f.warp % 4, f.lane, f.column, f.shape, f.packed, f.half, f.split) for f in fits}) < len(fits)
+    yield lambda: _choose(problem, words, sorted(fits, key=lambda fit: (ORDER.index(fit.shape), *fit)))
     if not (several or mixed or shared or thorough):
-        yield lambda fit: (ORDER.index(fit.shape), *fit)
         return
+    yield lambda: _choose(problem, words, list(_longest_runs(problem, fits)))
     for first, up, right in itertools.product(ORDER, (1, -1), (1, -1)):
-        yield lambda fit, first=first, up=up, right=right: (
-            fit.shape != first,
-            ORDER.index(fit.shape),
-            up * fit.lane,
-            fit.split,
-            right * fit.column,
-            *fit,
+        preferred = sorted(
+            fits,
+            key=lambda fit, first=first, up=up, right=right: (  # type: ignore[misc]
+                fit.shape != first,
+                ORDER.index(fit.shape),
+                up * fit.lane,
+                fit.split,
+                right * fit.column,
+                *fit,
+            ),
         )
+        yield lambda preferred=preferred: _choose(problem, words, preferred)  # type: ignore[misc]
+
+
+def _longest_runs(problem: TmemProblem, fits: list[Fit]) -> Iterator[Fit]:
+    """Take the longest instruction that finds something new everywhere, then the longest of what is left, and so on."""
+    buckets: dict[tuple[int, TmemInstruction, int], dict[tuple[int, int], list[Fit]]] = {}
+    for fit in sorted(fits, key=lambda fit: (ORDER.index(fit.shape), *fit)):
+        key = (fit.warp, TmemInstruction(fit.shape, 1, fit.packed, fit.split), fit.lane)
+        buckets.setdefault(key, {}).setdefault((fit.column, fit.half), []).append(fit)
+    taken: set[object] = set()
+    while True:
+        best: list[Fit] = []
+        for (_, instruction, _), bucket in buckets.items():
+            for column, half in bucket:
+                run = _run_from(problem, instruction, bucket, column, taken) if half == 0 else []
+                best = run if len(run) > len(best) else best
+        if not best:
+            return
+        for fit in best:
+            taken.update(_targets(problem, fit))
+            yield fit
+
+
+def _run_from(
+    problem: TmemProblem,
+    instruction: TmemInstruction,
+    bucket: dict[tuple[int, int], list[Fit]],
+    column: int,
+    taken: set[object],
+) -> list[Fit]:
+    """The fits of the largest legal instruction from a column on, each with something that is not yet taken."""
+    match = _Matching(load=problem.direction == "ld")
+    atoms = 0
+    while atoms < max(SHAPES[instruction.shape].repeats):
+        for part in _parts(instruction, column):
+            options = [fit for fit in bucket.get(part, ()) if not taken.intersection(_targets(problem, fit))]
+            if not match.add(options):
+                return match.chosen[: _largest(atoms) * instruction.registers]
+        atoms, column = atoms + 1, column + instruction.pitch
+    return match.chosen
+
+
+class _Matching:
+    """Different words for the registers of one load, by augmenting paths; a store may repeat a word."""
+
+    def __init__(self, *, load: bool) -> None:
+        self.load = load
+        self.options: list[list[Fit]] = []
+        self.chosen: list[Fit] = []
+        self.owner: dict[int, int] = {}
+
+    def add(self, options: list[Fit]) -> bool:
+        """Give a further register one of the options, moving earlier ones if need be."""
+        if not options:
+            return False
+        self.options.append(options)
+        self.chosen.append(options[0])
+        return not self.load or self._assign(len(self.options) - 1, set())
+
+    def _assign(self, register: int, seen: set[int]) -> bool:
+        for fit in self.options[register]:
+            if fit.word in seen:
+                continue
+            seen.add(fit.word)
+            if fit.word not in self.owner or self._assign(self.owner[fit.word], seen):
+                self.owner[fit.word] = register
+                self.chosen[register] = fit
+                return True
+        return False
+
+
+def _largest(count: int) -> int:
+    """The largest power of two that is not larger, or 0."""
+    return 1 << (count.bit_length() - 1) if count else 0
 
 
 def _targets(problem: TmemProblem, fit: Fit) -> Iterable[object]:
@@ -142,7 +222,7 @@ def _choose(problem: TmemProblem, words: Words, fits: list[Fit]) -> list[Fit]:
 
 
 class _Group(NamedTuple):
-    """Atoms of one warp, shape, lane base and split that follow one another."""
+    """Atoms of one warp, shape, lane base and split."""
 
     warp: int
     shape: str
@@ -159,9 +239,8 @@ def _group(problem: TmemProblem, words: Words, chosen: list[Fit]) -> Iterator[_G
         bucket.setdefault((fit.column, fit.half), []).append(fit.word)
     for (warp, shape, packed, lane, split), bucket in sorted(buckets.items()):
         instruction = TmemInstruction(shape, 1, packed, split)
-        atoms = list(_atoms(problem, words, (warp, instruction, lane), bucket))
-        for run in _runs(atoms, instruction.pitch):
-            yield _Group(warp, shape, packed, lane, split, run)
+        atoms = tuple(_atoms(problem, words, (warp, instruction, lane), bucket))
+        yield _Group(warp, shape, packed, lane, split, atoms)
 
 
 def _parts(instruction: TmemInstruction, column: int) -> list[tuple[int, int]]:
@@ -194,7 +273,7 @@ def _atoms(
                 del bucket[part]
 
 
-def _runs(atoms: list[_Atom], pitch: int) -> Iterator[tuple[_Atom, ...]]:
+def _runs(atoms: Sequence[_Atom], pitch: int) -> Iterator[list[_Atom]]:
     """Split atoms into maximal progressions of the pitch; equal atoms go to different runs."""
     waiting: dict[int, list[_Atom]] = {}
     for atom in atoms:
@@ -207,7 +286,47 @@ def _runs(atoms: list[_Atom], pitch: int) -> Iterator[tuple[_Atom, ...]]:
             if not waiting[column]:
                 del waiting[column]
             column += pitch
-        yield tuple(run)
+        yield run
+
+
+def _cut(atoms: Sequence[_Atom], pitch: int, limit: int) -> list[list[_Atom]]:
+    """Cut atoms into instructions: progressions of a legal length.
+
+    Where all columns differ, cutting maximal runs is best.  Where columns repeat, taking the longest instruction first
+    may be shorter: 0 1 2 3 3 4 5 6 is 4 + 4 and not 7 + 1.
+    """
+    by_runs = [part for run in _runs(atoms, pitch) for part in _pieces(run, limit)]
+    if len({atom.column for atom in atoms}) == len(atoms):
+        return by_runs
+    return min(by_runs, _longest_first(atoms, pitch, limit), key=len)
+
+
+def _pieces(run: list[_Atom], limit: int) -> Iterator[list[_Atom]]:
+    at = 0
+    for length in decompose(len(run), limit):
+        yield run[at : at + length]
+        at += length
+
+
+def _longest_first(atoms: Sequence[_Atom], pitch: int, limit: int) -> list[list[_Atom]]:
+    waiting: dict[int, list[_Atom]] = {}
+    for atom in atoms:
+        waiting.setdefault(atom.column, []).append(atom)
+    found = []
+    length = limit
+    while waiting:
+        spans = (_span(column, pitch, length) for column in sorted(waiting))
+        columns = next((span for span in spans if all(column in waiting for column in span)), None)
+        if columns is None:
+            length //= 2
+            continue
+        found.append([waiting[x].pop(0) for x in columns])
+        waiting = {column: left for column, left in waiting.items() if left}
+    return found
+
+
+def _span(column: int, pitch: int, length: int) -> range:
+    return range(column, column + pitch * length, pitch)
 
 
 def decompose(count: int, limit: int) -> list[int]:
@@ -224,11 +343,9 @@ def decompose(count: int, limit: int) -> list[int]:
 def _transfers(groups: list[_Group], max_repeat: int) -> tuple[Transfer, ...]:
     transfers = []
     for warp, shape, packed, lane, split, atoms in groups:
-        at = 0
-        for repeat in decompose(len(atoms), min(max_repeat, max(SHAPES[shape].repeats))):
-            part = atoms[at : at + repeat]
-            at += repeat
-            instruction = replace(TmemInstruction(shape, 1, packed, split), repeat=repeat)
+        instruction = TmemInstruction(shape, 1, packed, split)
+        limit = _largest(min(max_repeat, max(SHAPES[shape].repeats)))
+        for part in _cut(atoms, instruction.pitch, limit):
             registers = tuple(word for atom in part for word in atom.words)
-            transfers.append(Transfer(warp, instruction, lane, part[0].column, registers))
+            transfers.append(Transfer(warp, replace(instruction, repeat=len(part)), lane, part[0].column, registers))
     return tuple(sorted(transfers, key=lambda t: (t.warp, t.registers[0], t.lane, t.column)))
