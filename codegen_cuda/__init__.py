@@ -18,7 +18,9 @@ __all__ = [
     "PlanError",
     "View",
     "global_to_tmem",
+    "permute",
     "permute_layout",
+    "permute_tensor",
     "register_layout_for",
     "tmem_apply",
     "tmem_copy",
@@ -37,6 +39,7 @@ _HOME = {
     "View": "codegen_cuda.tmem",
     "global_to_tmem": "codegen_cuda.tmem",
     "permute_layout": "codegen_cuda.permute",
+    "permute_tensor": "codegen_cuda.tensor",
     "register_layout_for": "codegen_cuda.tmem",
     "tmem_apply": "codegen_cuda.tmem",
     "tmem_copy": "codegen_cuda.tmem",
@@ -49,6 +52,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "permute":  # a package that may be called
+        return importlib.import_module("codegen_cuda.permute")
     if name not in _HOME:
         raise AttributeError(f"module 'codegen_cuda' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name]), name)

@@ -49,7 +49,7 @@ class Kernel:
     source: str
     claim: Claim
     plan: Plan | Any = None
-    problem: Problem | None = None
+    problem: Problem | Any = None
     ptx: Ptx | None = None
     cubin: Cubin | None = None
     certificate: Mapping[str, Any] | None = None
@@ -77,18 +77,28 @@ class Kernel:
 
         return certify(self)
 
-    def run(self, source: Any, out: Any = None, *, device: str = "auto", uncertified: bool = False) -> Any:
+    def run(
+        self,
+        source: Any,
+        out: Any = None,
+        *,
+        device: str = "auto",
+        stream: Any = None,
+        uncertified: bool = False,
+    ) -> Any:
         """Run the kernel on one input buffer and return the output buffer.
 
         Args:
-            source: the input buffer's elements, a flat array of ``claim.buffer("src").count`` elements.
+            source: the input buffer's elements, a flat array of ``claim.buffer("src").count`` elements; kernels of
+                whole tensors also take arrays with the shape and strides that they were made for.
             out: where to put the result, an array of the same kind; a fresh one without it.
             device: ``"gpu"``, ``"cpu"`` (the PTX interpreter) or ``"auto"``.
-            uncertified: run even if the PTX has no certificate that proves it.
+            stream: a CUDA stream of any library, or its handle; the default one without it.
+            uncertified: run even if the PTX has no certificate that proves it; whole tensors run either way.
         """
         from codegen_cuda.run import run_kernel
 
-        return run_kernel(self, source, out, device=device, uncertified=uncertified)
+        return run_kernel(self, source, out, device=device, stream=stream, uncertified=uncertified)
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of everything the kernel consists of; a certificate records them."""

@@ -6,7 +6,6 @@ Both run the same compiled code: the cubin is assembled from the very PTX that t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,23 @@ from numpy.typing import NDArray
 from codegen_cuda.errors import BuildError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.launch import gpu_available, launch
+from codegen_cuda.tensor.problem import TensorProblem
 from layoutalg.claim import Buffer, Claim
 from layoutalg.hardware.dtypes import dtype
 from verify.certificate import is_proved
 
-__all__ = ["expected_output", "require_certified", "run_kernel"]
+__all__ = ["expected_output", "interpret", "require_certified", "run_kernel"]
 
 
-def run_kernel(kernel: Kernel, source: Any, out: Any = None, *, device: str = "auto", uncertified: bool = False) -> Any:
+def run_kernel(
+    kernel: Kernel,
+    source: Any,
+    out: Any = None,
+    *,
+    device: str = "auto",
+    stream: Any = None,
+    uncertified: bool = False,
+) -> Any:
     """Run a kernel on its input buffer and return the output buffer; see :meth:`Kernel.run`.
 
     Raises:
@@ -30,6 +38,10 @@ def run_kernel(kernel: Kernel, source: Any, out: Any = None, *, device: str = "a
     """
     if device not in ("auto", "cpu", "gpu"):
         raise BuildError(f"device {device!r}: choose 'auto', 'cpu' (the PTX interpreter) or 'gpu'")
+    if isinstance(kernel.problem, TensorProblem):
+        from codegen_cuda.tensor.arrays import run_tensor
+
+        return run_tensor(kernel, source, out, device=device, stream=stream)
     ready = kernel if kernel.ptx is not None else kernel.compile()
     if not uncertified:
         ready = ready if ready.certificate is not None else ready.certify()
@@ -39,8 +51,10 @@ def run_kernel(kernel: Kernel, source: Any, out: Any = None, *, device: str = "a
     out = _empty_like(source) if out is None else out
     _check_array(out, result)
     on_gpu = gpu_available() if device == "auto" else device == "gpu"
-    execute: Callable[[Kernel, Any, Any], None] = _on_gpu if on_gpu else _on_cpu
-    execute(ready, source, out)
+    if on_gpu:
+        _on_gpu(ready, source, out, stream)
+    else:
+        interpret(ready, source, out)
     return out
 
 
@@ -104,7 +118,7 @@ def _empty_like(array: Any) -> Any:
     return module.empty_like(array)
 
 
-def _on_gpu(kernel: Kernel, source: Any, out: Any) -> None:
+def _on_gpu(kernel: Kernel, source: Any, out: Any, stream: Any) -> None:
     claim = kernel.claim
     if kernel.cubin is None:
         raise BuildError(f"{kernel.name} has no cubin: compile() it")
@@ -115,16 +129,25 @@ def _on_gpu(kernel: Kernel, source: Any, out: Any) -> None:
         block=claim.block,
         args=[source, out],
         shared_bytes=claim.dynamic_shared_bytes,
+        stream=stream,
     )
 
 
-def _on_cpu(kernel: Kernel, source: Any, out: Any) -> None:
+def interpret(kernel: Kernel, source: Any, out: Any) -> None:
+    """Execute a compiled kernel's PTX on NumPy arrays; bytes of ``out`` that it does not write stay as they are.
+
+    Raises:
+        BuildError: arrays of another kind.
+        PtxError: an instruction without a meaning, or a defect that the execution shows.
+    """
     from verify.ptx.concrete import Buffer as Memory
     from verify.ptx.concrete import run
     from verify.ptx.parse import parse
 
     if not isinstance(source, np.ndarray) or not isinstance(out, np.ndarray):
         raise BuildError(f"the interpreter runs on numpy arrays, not {type(source).__name__}")
+    if not out.flags.c_contiguous:
+        raise BuildError("the interpreter writes to contiguous arrays; out is a strided view")
     assert kernel.ptx is not None
     claim = kernel.claim
     flat = np.ascontiguousarray(source).reshape(-1)
@@ -133,7 +156,7 @@ def _on_cpu(kernel: Kernel, source: Any, out: Any) -> None:
         claim.entry,
         grid=claim.grid,
         block=claim.block,
-        params=[Memory(flat.view(np.uint8)), Memory(np.zeros(flat.nbytes, dtype=np.uint8), mode="w")],
+        params=[Memory(flat.view(np.uint8)), Memory(np.zeros(out.nbytes, dtype=np.uint8), mode="w")],
         dynamic_shared=claim.dynamic_shared_bytes,
     )
-    out.reshape(-1)[...] = result.buffers[1].view(flat.dtype)
+    out.reshape(-1).view(np.uint8)[result.written[1]] = result.buffers[1][result.written[1]]

@@ -1,12 +1,14 @@
 """Permutes: from two layouts to a planned, emitted kernel.
 
-``permute_layout`` is for one warp moving a tile inside shared memory.
+``permute_layout`` is for one warp moving a tile inside shared memory.  The module itself may be called:
+``codegen_cuda.permute(x, perm)`` permutes an array's dimensions (:func:`codegen_cuda.tensor.permute`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from codegen_cuda.errors import PlanError
@@ -117,3 +119,16 @@ def _choose(problem: Problem, form: str) -> Plan:
     if not plans:
         raise refusals[-1]
     return min(plans, key=lambda p: (p.read.wavefronts + p.write.wavefronts, p.read.instructions))
+
+
+class _Callable(ModuleType):
+    """This module, which may be called: a submodule and a function of one name share one attribute."""
+
+    def __call__(self, x: Any, perm: Sequence[int], *, out: Any = None, stream: Any = None) -> Any:
+        """Return an array with its dimensions permuted; see :func:`codegen_cuda.tensor.permute`."""
+        from codegen_cuda.tensor import permute
+
+        return permute(x, perm, out=out, stream=stream)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -46,7 +46,7 @@ def permute_tensor(
         dst: destination layout, likewise; no two elements at one place.
         strategy: ``"auto"``, ``"rows"``, ``"thin"``, ``"tiles"`` or ``"boxes"``.
         autotune: measure the candidates on this machine's GPU once, and remember the best by shape.
-        align: alignment in bytes of the source and the destination pointer.
+        align: alignment in bytes of coordinate 0 of the source and of the destination.
 
     Raises:
         PlanError: the request is wrong; ``facts["rule"]`` names the rule.

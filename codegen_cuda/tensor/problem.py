@@ -7,6 +7,7 @@ What is left is the shortest loop nest for the request; every strategy starts fr
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class TensorProblem:
     @property
     def size(self) -> int:
         """Number of elements moved."""
-        return math.prod(d.extent for d in self.dims)
+        return math.prod([d.extent for d in self.dims])
 
     @property
     def bytes_moved(self) -> int:
@@ -82,7 +83,7 @@ class TensorProblem:
 
     def span(self, side: str) -> int:
         """Elements from the first to the last one that a side (``"src"`` or ``"dst"``) touches, both included."""
-        return 1 + sum((d.extent - 1) * getattr(d, side) for d in self.dims)
+        return 1 + sum((d.extent - 1) * (d.src if side == "src" else d.dst) for d in self.dims)
 
     def buffers(self) -> tuple[Buffer, Buffer]:
         """Return the two buffer parameters of the claim."""
@@ -91,6 +92,18 @@ class TensorProblem:
             Buffer("src", "input", self.dtype.name, firsts[0], self.span("src"), self.src_align),
             Buffer("dst", "output", self.dtype.name, firsts[1], self.span("dst"), self.dst_align),
         )
+
+    def strides(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """Return the strides of the source's and the destination's array, in elements; None where none has them.
+
+        >>> rows, columns = layouts_of_permutation((2, 3), (1, 0))
+        >>> pose_tensor(rows, columns, shape=(2, 3), dtype_name="u8", perm=(1, 0)).strides()
+        ((3, 1), (2, 1))
+        """
+        read, written = (_strides(layout, self.shape) for layout in (self.source, self.destination))
+        if self.perm is not None and written is not None:
+            written = tuple(written[p] for p in self.perm)
+        return read, written
 
     def move(self) -> Move:
         """Return the request as a claim states it."""
@@ -116,7 +129,7 @@ def pose_tensor(
         shape: logical extents of both.
         dtype_name: element type.
         perm: the permutation that the layouts came from, for names.
-        align: alignment of the source and destination pointers in bytes.
+        align: alignment in bytes of coordinate 0 of the source and of the destination.
 
     Raises:
         PlanError: names the rule that the request breaks.
@@ -131,7 +144,12 @@ def pose_tensor(
         _check_side(layout, side)
     dims = fuse(source, destination)
     _check_injective(dims, destination)
-    problem = TensorProblem(dims, element, source, destination, extents, perm, *(_alignment(a, element) for a in align))
+    # A pointer points at the layout's first element, which lies an offset after coordinate 0.
+    aligns = (
+        math.gcd(_alignment(a, element), _offset(layout) * element.bytes)
+        for a, layout in zip(align, (source, destination), strict=True)
+    )
+    problem = TensorProblem(dims, element, source, destination, extents, perm, *aligns)
     for side in ("src", "dst"):
         if problem.span(side) * element.bytes >= _ADDRESS_LIMIT:
             raise PlanError(
@@ -296,4 +314,16 @@ def _check_injective(dims: tuple[Dim, ...], destination: TileLayout) -> None:
 
 
 def _offset(layout: TileLayout) -> int:
-    return int(layout.offset.get("m", 0))  # type: ignore[call-overload, no-any-return]
+    return int(layout.offset.get("m", 0))
+
+
+def _strides(layout: TileLayout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """One stride per dimension, or None where a dimension takes several."""
+    try:
+        grouped, seps = layout.group(shape or (1,))
+    except NotExpressibleError:
+        return None
+    parts = [[i for i in grouped.shard[begin:end] if i.extent != 1] for begin, end in itertools.pairwise(seps)]
+    if any(len(part) > 1 for part in parts):
+        return None
+    return tuple(int(part[0].stride) if part else 1 for part in parts)[: len(shape)]

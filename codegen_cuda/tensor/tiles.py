@@ -213,12 +213,12 @@ def _turned(problem: TensorProblem, shape: Shape, made: Geometry) -> tuple[list[
         # Q rows of a destination vector are 16 bytes, so that every group's row j starts at the same remainder.
         step = (j - shape.edge // made.width) * problem.dims[shape.b].src * made.width % VECTOR
         lines.append(f"const u32 s{j} = (start + {step}u) & 15u;")
-        row = f"from + {constant(j * made.pitch)}"
+        begin = f"from + {constant(j * made.pitch)}"
         if made.width >= 4:
-            lines.append(f"const {kind} r{j} = *(const {kind}*)({row} + s{j});")
+            lines.append(f"const {kind} r{j} = *(const {kind}*)({begin} + s{j});")
             continue
-        lines.append(f"const u32 l{j} = *(const u32*)({row} + (s{j} & 12u));")
-        lines.append(f"const u32 h{j} = *(const u32*)({row} + (s{j} & 12u) + 4u);")
+        lines.append(f"const u32 l{j} = *(const u32*)({begin} + (s{j} & 12u));")
+        lines.append(f"const u32 h{j} = *(const u32*)({begin} + (s{j} & 12u) + 4u);")
         lines.append(f"const u32 r{j} = __funnelshift_r(l{j}, h{j}, (s{j} & 3u) * 8u);")
     permuter = Permuter()
     vectors: list[str] = []
