@@ -435,7 +435,7 @@ def test_a_known_case_with_replicas_takes_one_instruction_more_than_it_must():
     assert (len(plan.transfers), fewest_by_search(tmem, registers, 192, ("32x32b",))) == (3, 2)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [pytest.param(s, marks=[pytest.mark.slow] if s == "16x256b" else []) for s in SHAPES])
 def test_no_sequence_of_any_shapes_is_shorter_than_one_run_of_a_shape(shape):
     rows = 32 if shape in ("32x32b", "16x32bx2") else 16
     width = 3 * SHAPES[shape].pitch

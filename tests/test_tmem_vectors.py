@@ -78,7 +78,7 @@ def test_every_recorded_register_atom_takes_one_instruction_per_16_or_32_rows(sh
 
 @pytest.mark.parametrize("shape", sorted({c["args"]["instr_shape"] for c in ATOMS}))
 def test_the_smallest_and_one_larger_atom_of_each_kind_is_proved_on_the_model(shape):
-    own = [c for c in ATOMS if c["args"]["instr_shape"] == shape and c["args"]["tensor_shape"][1] <= 32]
+    own = [c for c in ATOMS if c["args"]["instr_shape"] == shape and c["args"]["tensor_shape"][1] <= 16]
     for case in own:
         (rows, cols), kind = case["args"]["tensor_shape"], case["args"]["dtype"]
         for direction in ("ld", "st"):

@@ -96,7 +96,8 @@ def _body(plan: TmemPlan) -> list[str]:
         groups.setdefault(key, []).append(warp)
     lines = ["const unsigned slab = base + ((unsigned)(warp & 3) << 21);"]
     if plan.problem.scope == "warp":
-        lines = [f"const unsigned slab = base + {SLAB * (plan.warps[0] % 4) << 16}u; (void)warp;"]
+        lanes = SLAB * (plan.warps[0] % 4)
+        lines = ["(void)warp;", f"const unsigned slab = base{f' + {lanes << 16:#x}u' if lanes else ''};"]
     for key, warps in groups.items():
         body = [statement(t, plan.problem.direction, "r", _address(t)) for t in key]
         if len(groups) == 1:

@@ -257,7 +257,8 @@ def _chunks(columns: int) -> list[tuple[int, int]]:
 def _physical(direction: str, column: int, repeat: int, *, packed: bool = False) -> str:
     instruction = TmemInstruction("32x32b", repeat, packed)
     transfer = Transfer(0, instruction, 0, column, tuple(range(repeat)))
-    return statement(transfer, direction, "r", f"base + ((unsigned)warp << 21) + {column}u")
+    offset = f" + {column:#x}u" if column else ""
+    return statement(transfer, direction, "r", f"base + ((unsigned)warp << 21){offset}")
 
 
 def _fill_from_source(columns: int) -> list[str]:

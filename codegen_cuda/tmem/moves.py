@@ -32,7 +32,7 @@ class Access:
     Args:
         word: index into the register array.
         address: per warp, lane and part, in units of ``bits``; anything where not ``active``.
-        active: which of them take part.
+        active: which of them take part.  Addresses of the others do not matter.
     """
 
     word: int
@@ -143,19 +143,14 @@ def _lines(accesses: Sequence[Access], variable: str, count: int, make: object) 
             column = access.address[..., part].reshape(-1)
             active = access.active[..., part].reshape(-1)
             start = int(column[np.argmax(active)]) if active.any() else 0
-            relative = _complete(column - start, active)
+            relative = column - start
             key = relative.tobytes()
             if key not in names:
                 names[key] = f"place{len(names)}"
                 heads.append(f"const int {names[key]} = {_expression(relative, index)};")
-            texts.append(f"{names[key]} + {start}" if start >= 0 else f"{names[key]} - {-start}")
+            texts.append(names[key] + (f" {'+' if start > 0 else '-'} {abs(start)}" if start else ""))
         body += make(access, texts)
     return [*heads, *body]
-
-
-def _complete(relative: Ints, active: Bools) -> Ints:
-    """Addresses of inactive threads do not matter; keep them where they are given, which the recogniser likes best."""
-    return relative if active.any() else np.zeros_like(relative)
 
 
 def _expression(table: Ints, index: Expr) -> str:
