@@ -128,8 +128,17 @@ def test_a_split_may_go_back_in_columns_but_not_in_addresses():
     registers = L("S[(2,16,2):(16@laneid,1@laneid,1)]")
     assert tmem_plan(up, registers, (2, 16, 2), "f32", scope="warp").form == "32x32b.x2"
     back = L("S[(2,16,2):(-8@TCol,1@TLane,1@TCol)] + 8@TCol")
-    with pytest.raises(NotExpressibleError, match="may not lie before the first"):
+    with pytest.raises(NotExpressibleError, match="may not lie before the first") as refused:
         tmem_plan(back, registers, (2, 16, 2), "f32", scope="warp")
+    assert refused.value.facts["rule"] == "split"
+
+
+def test_a_base_between_the_halves_of_a_slab_is_refused():
+    tmem = L("S[(16,4):(1@TLane,1@TCol)] + 8@TLane")
+    registers = register_layout_for(L("S[(16,4):(1@TLane,1@TCol)]"), (16, 4), "f32", "16x64b")
+    with pytest.raises(NotExpressibleError, match="multiple of 16 lanes") as refused:
+        tmem_plan(tmem, registers, (16, 4), "f32")
+    assert refused.value.facts["rule"] == "alignment"
 
 
 def test_registers_may_be_scattered():
@@ -185,8 +194,9 @@ def test_a_load_may_read_one_half_into_both_halves_of_a_warp():
     plan = tmem_plan(tmem, registers, (16, 8), "f32", scope="warp")
     assert plan.transfers[0].instruction == TmemInstruction("16x32bx2", 8, split=0)
     assert_proved(plan)
-    with pytest.raises(NotExpressibleError):
+    with pytest.raises(NotExpressibleError, match="would write its cells twice") as refused:
         tmem_plan(tmem, registers, (16, 8), "f32", scope="warp", direction="st")
+    assert refused.value.facts["rule"] == "twice"
 
 
 def test_a_store_to_column_replicas_issues_each():

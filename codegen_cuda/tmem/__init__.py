@@ -75,7 +75,8 @@ def tmem_plans(
 
     Raises:
         NotExpressibleError: an element that no instruction reaches; ``facts["rule"]`` is ``slab``, ``register order``,
-            ``column stride``, ``idle``, ``incomplete``, ``aliases``, ``bounds``, ``threads`` or ``registers``.
+            ``column stride``, ``idle``, ``incomplete``, ``alignment``, ``split``, ``twice``, ``taken``, ``aliases``,
+            ``bounds``, ``threads`` or ``registers``.
         PlanError: the request makes no sense.
     """
     problem = pose_tmem(

@@ -138,20 +138,21 @@ def _halves(problem: TmemProblem, words: Words, index: int, word: int) -> Iterat
 def _order(problem: TmemProblem, words: Words, index: int, word: int) -> NotExpressibleError:
     """The shape that follows the word furthest, and the lane where it leaves it."""
     modes = (False, True) if problem.bits == 16 else (False,)
-    best: tuple[int, str, int, int] = (-1, "", 0, 0)
+    best: tuple[int, str, Ints] = (-1, "", np.zeros(32, dtype=np.int64))
     warp = words.warps[index]
     for packed in modes:
         cells = candidate_cells(problem, words, packed=packed)[index, :, word]
         if not (cells >= 0).any(axis=-1).all():
             continue
-        for shape, base, codes in _attempts(cells, packed):
+        for shape, codes in _attempts(cells, packed):
             agree = (cells == codes[:, None]).any(axis=-1)
             lanes = 32 if agree.all() else int(np.argmin(agree))
             if lanes > best[0]:
-                best = (lanes, shape, int(codes[min(lanes, 31)]), base)
-    lanes, shape, want, base = best
+                best = (lanes, shape, codes)
+    lanes, shape, codes = best
     if lanes == 32:
-        return _unaligned(problem, words, index, word, shape, base)
+        return _unserved(problem, words, index, word, shape, codes)
+    want = int(codes[lanes])
     element = problem.coordinate(int(words.held[index, lanes, word, 0]))
     return _error(
         f"register {word} of warp {warp} follows {shape} up to lane {lanes - 1}; lane {lanes} would have to hold lane "
@@ -164,7 +165,7 @@ def _order(problem: TmemProblem, words: Words, index: int, word: int) -> NotExpr
     )
 
 
-def _attempts(cells: Ints, packed: bool) -> Iterator[tuple[str, int, Ints]]:
+def _attempts(cells: Ints, packed: bool) -> Iterator[tuple[str, Ints]]:
     for shape in ORDER:
         for half in range(halves(shape)):
             for first in cells[0].tolist():
@@ -172,23 +173,37 @@ def _attempts(cells: Ints, packed: bool) -> Iterator[tuple[str, int, Ints]]:
                     continue
                 base = first - int(pattern(shape, packed, half)[0])
                 if shape != TWO_ADDRESSES:
-                    yield shape, base, base + pattern(shape, packed, half)
+                    yield shape, base + pattern(shape, packed, half)
                     continue
                 for second in cells[16].tolist():
                     if second >= 0:
-                        yield shape, base, np.where(np.arange(32) < 16, first, second) + LANE * (np.arange(32) % 16)
+                        yield shape, np.where(np.arange(32) < 16, first, second) + LANE * (np.arange(32) % 16)
 
 
-def _unaligned(problem: TmemProblem, words: Words, index: int, word: int, shape: str, base: int) -> NotExpressibleError:
+def _unserved(
+    problem: TmemProblem, words: Words, index: int, word: int, shape: str, codes: Ints
+) -> NotExpressibleError:
+    """A word that follows a shape in all lanes, and yet no instruction serves it."""
     element = problem.coordinate(int(words.held[index, 0, word, 0]))
+    lane, column = divmod(int(codes.min()), LANE)
+    rows = SHAPES[shape].rows
+    if len(np.unique(codes)) < 32:
+        why = (
+            "but a store would write its cells twice, since both halves of the warp hold them; no shape stores from 16"
+        )
+        rule, why = "twice", f"{why} lanes only"
+    elif shape == TWO_ADDRESSES and codes[16] < codes[0]:
+        rule, why = "split", "but the second half may not lie before the first: imm_half_splitoff is not negative"
+    elif lane % rows:
+        rule, why = "alignment", f"but its base must be a multiple of {rows} lanes"
+    else:
+        rule, why = "taken", "but its words are already moved by another register"
     return _error(
-        f"register {word} of warp {words.warps[index]} follows {shape} from lane {base // LANE}, column "
-        f"{base % LANE}, but its base must be a multiple of {SHAPES[shape].rows} lanes"
-        + (", and the second half may not lie before the first" if shape == TWO_ADDRESSES else "")
-        + ", or its words are already taken by another register",
+        f"register {word} of warp {words.warps[index]} (element {show(element)}) follows {shape} from lane {lane}, "
+        f"column {column} on, {why}",
         element,
-        "alignment",
-        lane=base // LANE,
+        rule,
+        lane=lane,
     )
 
 
