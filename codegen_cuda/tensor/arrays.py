@@ -234,7 +234,7 @@ def _launch(kernel: Kernel, given: Array, target: Array, stream: Any, *, device:
     if given.address < target.end and target.address < given.end:
         raise BuildError("source and out overlap; a whole tensor is permuted out of place")
     if isinstance(target.value, np.ndarray) and not target.value.flags.writeable:
-        raise BuildError("out is read-only")
+        raise BuildError("out is read-only; pass an array that may be written")
     for array, buffer in zip((given, target), kernel.claim.params, strict=True):
         if array.address % buffer.align:  # type: ignore[union-attr]
             raise BuildError(
