@@ -136,7 +136,7 @@ def permute(
         )
         status.update(f"compiling {kernel.name} for {arch}")
         kernel = kernel.compile(arch=arch)
-        status.update("proving")
+        status.update("proving the plan and checking the PTX")
         kernel = kernel.certify()
         files = kernel.save(out)
         ran = ""

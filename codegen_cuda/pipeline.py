@@ -10,12 +10,11 @@ from codegen_cuda.errors import BuildError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.permute.emit import ALIGN
 from verify.certificate import make_certificate
+from verify.kernel import NO_SYMBOLIC, check_kernel
 from verify.permute import prove_plan
 from verify.verdict import Obligation
 
 __all__ = ["certify", "prove"]
-
-PTX_UNCHECKED = "the compiled PTX: it is hashed here, but its instructions have not been checked against the claim"
 
 
 def prove(kernel: Kernel) -> tuple[Obligation, ...]:
@@ -32,16 +31,26 @@ def prove(kernel: Kernel) -> tuple[Obligation, ...]:
     )
 
 
-def certify(kernel: Kernel, *, arch: str | None = None) -> Kernel:
-    """Compile if needed, prove the plan, and return the kernel with its certificate."""
-    built = kernel if kernel.ptx is not None else kernel.compile(**({"arch": arch} if arch else {}))
+def certify(kernel: Kernel, *, symbolic: bool = True) -> Kernel:
+    """Compile if needed, prove the plan, check the PTX against the claim, and return the kernel with its certificate.
+
+    Args:
+        kernel: a generated kernel, or one loaded from files (whose plan is not there to be proved again).
+        symbolic: also prove the PTX for all data and base addresses, not only execute it for every thread.
+    """
+    built = kernel if kernel.ptx is not None else kernel.compile()
     assert built.ptx is not None
+    planned = prove(built) if built.plan is not None else ()
+    checked = check_kernel(built.ptx.text, built.claim, file=f"{built.name}.ptx", symbolic=symbolic)
+    not_checked = [] if symbolic else [NO_SYMBOLIC]
+    if built.plan is None:
+        not_checked.append("the plan: the kernel was loaded from files, which hold none")
     certificate = make_certificate(
         built.name,
-        obligations=prove(built),
+        obligations=(*planned, *checked),
         hashes=built.hashes(),
         tools=_tools(built),
-        not_checked=(PTX_UNCHECKED,),
+        not_checked=not_checked,
     )
     return replace(built, certificate=certificate)
 

@@ -1,0 +1,89 @@
+"""Check a compiled kernel against its claim: executed for every thread, and symbolically for all data and addresses.
+
+The PTX text and the claim are all there is to it; whoever generated them is not asked.
+
+>>> from layoutalg.claim import Buffer, Claim, Move, Side
+>>> side = Side("S[32:1]", (32,), "0:32")
+>>> claim = Claim("copy", "uint32", (1, 1, 1), (32, 1, 1), 0,
+...     (Buffer("a", "input", "uint32", 0, 32, 16), Buffer("b", "output", "uint32", 0, 32, 16)),
+...     (Move("a", side, "b", side),), "untouched")
+>>> text = '''.version 9.0
+... .target sm_90
+... .address_size 64
+... .visible .entry copy(.param .u64 a, .param .u64 b) {
+...   .reg .b32 %r<3>; .reg .b64 %rd<6>;
+...   ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+...   add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3; ld.global.u32 %r2, [%rd4];
+...   st.global.u32 [%rd5], %r2; ret; }'''
+>>> all(o.verdict.ok for o in check_kernel(text, claim))
+True
+>>> wrong = text.replace("mul.wide.u32 %rd3, %r1, 4", "mul.wide.u32 %rd3, %r1, 8")
+>>> all(o.verdict.ok for o in check_kernel(wrong, claim))
+False
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from layoutalg.claim import Claim, digest
+from layoutalg.errors import LayoutError
+from verify.certificate import make_certificate
+from verify.ptx.check import check_executed
+from verify.ptx.parse import parse
+from verify.ptx.symbolic import check_symbolically
+from verify.verdict import Obligation, Refuted
+
+__all__ = ["certify_files", "check_kernel"]
+
+_CLAIM = "the claim can be met: every element it names lies in its buffer"
+NO_SYMBOLIC = "all data and base addresses symbolically: the kernel was executed for every thread only"
+
+
+def check_kernel(ptx: str, claim: Claim, *, file: str = "<ptx>", symbolic: bool = True) -> tuple[Obligation, ...]:
+    """Return what became of every statement that the claim makes about this PTX.
+
+    Args:
+        ptx: the text.
+        claim: what it promises.
+        file: its name, for messages.
+        symbolic: also prove it for all data and base addresses; the execution alone covers every thread, with data that
+            tell every byte apart, at several base addresses.
+
+    Raises:
+        PtxError: the text is not PTX that this library reads.
+    """
+    try:
+        claim.check_bounds()
+    except LayoutError as error:
+        return (Obligation(_CLAIM, Refuted("the claim's own layouts", {"reason": str(error)})),)
+    module = parse(ptx, file=file)
+    executed = check_executed(module, claim)
+    if not symbolic or not all(o.verdict.ok for o in executed):
+        return executed
+    return (*executed, *check_symbolically(module, claim))
+
+
+def certify_files(ptx: Path, claim: Path, *, symbolic: bool = True) -> dict[str, Any]:
+    """Check a PTX file against a claim file and return the certificate.
+
+    Raises:
+        LayoutError: the claim is none.
+        PtxError: the PTX cannot be read.
+        OSError: a file cannot be read.
+    """
+    text = ptx.read_text()
+    try:
+        promised = Claim.from_json(json.loads(claim.read_text()))
+    except json.JSONDecodeError as error:
+        raise LayoutError(f"{claim} is not JSON: {error}") from error
+    obligations = check_kernel(text, promised, file=str(ptx), symbolic=symbolic)
+    return make_certificate(
+        promised.entry,
+        obligations=obligations,
+        hashes={"ptx": digest(text), "claim": digest(promised.to_json())},
+        tools={},
+        not_checked=() if symbolic else (NO_SYMBOLIC,),
+    )
