@@ -7,7 +7,7 @@ from typing import Any
 
 import z3
 
-__all__ = ["Byte", "Choice", "Moved", "bytes_of"]
+__all__ = ["Byte", "Choice", "Moved", "bytes_and_conditions", "bytes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,30 @@ Row = tuple[Moved, ...]
 
 
 def bytes_of(term: Any) -> Row:
-    """The bytes of a term, lowest first.
+    """The bytes of a term, lowest first; see :func:`bytes_and_conditions`."""
+    return bytes_and_conditions(term)[0]
+
+
+def bytes_and_conditions(term: Any) -> tuple[Row, tuple[Any, ...]]:
+    """The bytes of a term, lowest first, right under conditions on shift amounts that are not constants.
 
     >>> x, y = z3.BitVecs("x y", 16)
     >>> bytes_of(z3.Concat(x, z3.BitVecVal(0, 16)) | z3.ZeroExt(16, y & 0xFF))
     (Byte(name='y', index=0), 0, Byte(name='x', index=0), Byte(name='x', index=1))
     >>> bytes_of(x + y)
     (None, None)
+    >>> row, conditions = bytes_and_conditions(x << y)
+    >>> row[0].no, row[0].yes, conditions
+    (0, Byte(name='x', index=0), (y & 7 == 0,))
     """
-    return _Reader().row(term)
+    reader = _Reader()
+    return reader.row(term), tuple(reader.conditions)
 
 
 class _Reader:
     def __init__(self) -> None:
         self.known: dict[int, Row] = {}
+        self.conditions: list[Any] = []
 
     def row(self, term: Any) -> Row:
         key = int(term.get_id())
@@ -116,11 +126,22 @@ class _Reader:
 
     def shifted(self, term: Any, *, left: bool) -> Row:
         row, amount = self.row(term.arg(0)), term.arg(1)
-        if not z3.is_bv_value(amount) or amount.as_long() % 8:
-            return (None,) * len(row)
-        places = min(amount.as_long() // 8, len(row))
-        zeros = (0,) * places
-        return (*zeros, *row[: len(row) - places]) if left else (*row[places:], *zeros)
+        if z3.is_bv_value(amount):
+            bits = int(amount.as_long())
+            return (None,) * len(row) if bits % 8 else _moved_by(row, bits // 8, left=left)
+        self.conditions.append(amount & 7 == 0)
+        result: Row = (0,) * len(row)
+        for places in range(len(row)):
+            moved = _moved_by(row, places, left=left)
+            here = amount == 8 * places
+            result = tuple(_choice(here, yes, no) for yes, no in zip(moved, result, strict=True))
+        return result
+
+
+def _moved_by(row: Row, places: int, *, left: bool) -> Row:
+    places = min(places, len(row))
+    zeros = (0,) * places
+    return (*zeros, *row[: len(row) - places]) if left else (*row[places:], *zeros)
 
 
 def _joined(term: Any) -> list[Any]:

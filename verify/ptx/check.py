@@ -37,8 +37,13 @@ _BANKS = "shared memory takes the promised wavefronts"
 _SHAPE = "the kernel takes the claim's parameters and launch"
 
 
-def check_executed(module: Module, claim: Claim) -> tuple[Obligation, ...]:
+def check_executed(module: Module, claim: Claim, *, max_steps: int = 1_000_000) -> tuple[Obligation, ...]:
     """Execute a kernel for every thread and compare with the claim.
+
+    Args:
+        module: the parsed PTX.
+        claim: what the kernel promises.
+        max_steps: steps after which a group of blocks counts as never ending.
 
     Returns obligations on the interface, on memory safety, on contents and on bank costs; each is ``Proved`` for what
     its scope says, ``Refuted`` with a witness, or ``Unknown``.
@@ -52,7 +57,7 @@ def check_executed(module: Module, claim: Claim) -> tuple[Obligation, ...]:
     if not shape.ok:
         return (Obligation(_SHAPE, shape),)
     try:
-        runs = _Runs(program, claim, wanted)
+        runs = _Runs(program, claim, wanted, max_steps)
         runs.execute()
     except PtxError as error:
         return (Obligation(_SHAPE, shape), Obligation(_SAFE, Unknown("all threads", str(error))))
@@ -91,8 +96,8 @@ class _Setting:
 class _Runs:
     """All executions of one kernel, and what they showed."""
 
-    def __init__(self, program: Program, claim: Claim, wanted: tuple[Expectation, ...]) -> None:
-        self.program, self.claim, self.wanted = program, claim, wanted
+    def __init__(self, program: Program, claim: Claim, wanted: tuple[Expectation, ...], max_steps: int) -> None:
+        self.program, self.claim, self.wanted, self.max_steps = program, claim, wanted, max_steps
         self.count = 0
         self.finding: tuple[Finding, _Setting] | None = None
         self.wrong: dict[str, Any] | None = None
@@ -182,6 +187,7 @@ class _Runs:
             skew=setting.skew,
             tmem_column=32 * (setting.skew - 1),
             elect_last=setting.skew > 1,
+            max_steps=self.max_steps,
             trace=trace,
             check=False,
         )

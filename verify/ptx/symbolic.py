@@ -23,7 +23,7 @@ import z3
 from layoutalg.claim import Buffer as Pointer
 from layoutalg.claim import Claim, Scalar
 from layoutalg.errors import LayoutError
-from verify.ptx.bytewise import Byte, Choice, Moved, bytes_of
+from verify.ptx.bytewise import Byte, Choice, Moved, bytes_and_conditions, bytes_of
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
 from verify.ptx.parse import WIDTHS
@@ -40,27 +40,32 @@ _UNIFORM = "addresses are base plus offset, offsets ignore bases and data, data 
 _BOUNDS = "every access is inside its memory and aligned, for every base address"
 _RACES = "no two threads touch one byte without a barrier, unless both read"
 _CONTENTS = "every output byte is the input byte that the layouts name, for all data and base addresses"
-_EVALUATIONS = 40_000
-_PAIRS_AT_ONCE = 400
+_EVALUATIONS = 12_000
+_PAIRS_AT_ONCE = 20
 _OFFSET_BITS = 64
 
 
-def check_symbolically(module: Module, claim: Claim) -> tuple[Obligation, ...]:
-    """Prove what a claim says of a kernel with z3; see the module's text for the obligations."""
+def check_symbolically(module: Module, claim: Claim, *, max_steps: int = 50_000) -> tuple[Obligation, ...]:
+    """Prove what a claim says of a kernel with z3; see the module's text for the obligations.
+
+    Args:
+        module: the parsed PTX.
+        claim: what the kernel promises.
+        max_steps: steps after which a loop counts as too long to follow.
+    """
     try:
         program = load(module, claim.entry)
-        facts = _Facts(program, claim)
+        facts = _Facts(program, claim, max_steps)
     except (PtxError, LayoutError) as error:
         return (Obligation(_UNIFORM, Unknown("the kernel and its claim", str(error))),)
     uniform = facts.uniform()
     if not uniform.ok:
         return (Obligation(_UNIFORM, uniform),)
-    found = [
-        Obligation(_UNIFORM, uniform),
-        Obligation(_BOUNDS, facts.bounds()),
-        Obligation(_RACES, facts.races()),
-    ]
-    if facts.is_small():
+    found = [Obligation(_UNIFORM, uniform), Obligation(_BOUNDS, facts.bounds())]
+    if not found[-1].verdict.ok:
+        return tuple(found)
+    found.append(Obligation(_RACES, facts.races()))
+    if found[-1].verdict.ok and facts.is_small():
         found.append(Obligation(_CONTENTS, facts.contents()))
     return tuple(found)
 
@@ -85,7 +90,7 @@ class _Place:
 class _Facts:
     """The kernel's accesses by region, and the statements about them."""
 
-    def __init__(self, program: Program, claim: Claim) -> None:
+    def __init__(self, program: Program, claim: Claim, max_steps: int) -> None:
         self.program, self.claim = program, claim
         self.bases: dict[str, tuple[Any, int, int]] = {}
         self.params: dict[int, Any] = {}
@@ -93,10 +98,16 @@ class _Facts:
         self._parameters()
         self._variables()
         self.thread: Thread = execute(
-            program, block=claim.block, grid=claim.grid, params=self.params, given=tuple(self.given)
+            program,
+            block=claim.block,
+            grid=claim.grid,
+            params=self.params,
+            given=tuple(self.given),
+            max_steps=max_steps,
         )
         self.allowed = {*self.thread.indices, *(p.name for p in claim.params if isinstance(p, Scalar))}
         self.wrong: dict[str, Any] | None = None
+        self.hazards = list(self.thread.hazards)
         self.places = [self._place(access) for access in self.thread.accesses]
 
     def _parameters(self) -> None:
@@ -111,6 +122,8 @@ class _Facts:
             else:
                 term = z3.BitVec(parameter.name, parameter.bits)
                 self.given += [term >= parameter.minimum, term <= parameter.maximum]
+                if parameter.minimum == parameter.maximum:
+                    term = z3.BitVecVal(parameter.minimum, parameter.bits)
             self.params[index] = term
 
     def _variables(self) -> None:
@@ -146,14 +159,14 @@ class _Facts:
 
     def uniform(self) -> Verdict:
         scope = f"{len(self.places)} accesses of every thread"
-        for condition, step, words in self.thread.hazards:
+        for place in self.places:
+            if place.access.write:
+                self._check_moved(place.access)
+        for condition, step, words in self.hazards:
             strange = free_names(condition) - self.allowed
             if strange and self.wrong is None:
                 reason = f"{words} depends on {', '.join(sorted(strange))}"
                 self.wrong = {"PTX line": step.line, "instruction": step.text, "reason": reason}
-        for place in self.places:
-            if place.access.write:
-                self._check_moved(place.access)
         if self.wrong is not None:
             return Refuted(scope, self.wrong)
         roles = {f"*{p.name}": p.role for p in self.claim.params if isinstance(p, Pointer)}
@@ -166,7 +179,10 @@ class _Facts:
 
     def _check_moved(self, access: Access) -> None:
         for value in access.values:
-            for index, byte in enumerate(bytes_of(value)):
+            row, conditions = bytes_and_conditions(value)
+            for condition in conditions:
+                self.hazards.append((z3.Implies(access.guard, condition), access.step, "a shift by whole bytes"))
+            for index, byte in enumerate(row):
                 if not self._is_moved(byte):
                     self._blame(access, f"byte {index} of the stored value is computed, not moved")
 
@@ -186,7 +202,7 @@ class _Facts:
 
     def bounds(self) -> Verdict:
         scope = f"{len(self.places)} accesses, every thread of blocks {self.claim.block} in a grid {self.claim.grid}"
-        hazards = [(z3.simplify(condition), step) for condition, step, _ in self.thread.hazards]
+        hazards = [(z3.simplify(condition), step) for condition, step, _ in self.hazards]
         statements = [(self._inside(place), place.access.step) for place in self.places] + hazards
         together = self._prove(z3.And(*(statement for statement, _ in statements)), scope)
         if together.ok or len(statements) == 1:
@@ -217,7 +233,6 @@ class _Facts:
 
     def races(self) -> Verdict:
         scope = "every pair of threads and every pair of accesses"
-        effort = 0
         pairs = [
             (first, second)
             for first, second in itertools.combinations_with_replacement(self.places, 2)
@@ -225,22 +240,32 @@ class _Facts:
         ]
         conditions = [(self._meet(a, b), a, b) for a, b in pairs]
         conditions = [item for item in conditions if not z3.is_false(item[0])]
+        effort = 0
         for begin in range(0, len(conditions), _PAIRS_AT_ONCE):
-            part = conditions[begin : begin + _PAIRS_AT_ONCE]
-            verdict = self._prove_pair(z3.Not(z3.Or(*(condition for condition, _, _ in part))), scope)
+            verdict = self._never(conditions[begin : begin + _PAIRS_AT_ONCE], scope)
             effort += verdict.effort
             if not verdict.ok:
-                return self._culprit(part, scope, verdict)
+                return verdict
         return Proved(scope, effort)
 
-    def _culprit(self, part: list[tuple[Any, _Place, _Place]], scope: str, verdict: Verdict) -> Verdict:
-        for condition, first, second in part:
-            single = self._prove_pair(z3.Not(condition), scope)
-            if isinstance(single, Refuted):
-                lines = f"{first.access.step.text} (line {first.access.step.line})"
-                others = f"{second.access.step.text} (line {second.access.step.line})"
-                return Refuted(scope, {"first": lines, "second": others, **single.counterexample}, single.effort)
-        return verdict
+    def _never(self, part: list[tuple[Any, _Place, _Place]], scope: str) -> Verdict:
+        """None of these pairs of accesses can meet; what is too hard together is tried by halves."""
+        verdict = self._prove_pair(z3.Not(z3.Or(*(condition for condition, _, _ in part))), scope)
+        if verdict.ok:
+            return verdict
+        if len(part) == 1:
+            _, first, second = part[0]
+            if not isinstance(verdict, Refuted):
+                return verdict
+            lines = {"first": _describe(first.access), "second": _describe(second.access)}
+            return Refuted(scope, {**lines, **verdict.counterexample}, verdict.effort)
+        effort = verdict.effort
+        for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+            verdict = self._never(half, scope)
+            effort += verdict.effort
+            if not verdict.ok:
+                return verdict
+        return Proved(scope, effort)
 
     def _prime(self, term: Any) -> Any:
         """The same term for another thread: ``tid.x`` becomes ``other.tid.x``."""
@@ -259,9 +284,11 @@ class _Facts:
         apart = self._unordered(a, b)
         if z3.is_false(apart):
             return apart
-        other = self._prime(b.offset)
-        sizes = [z3.BitVecVal(place.access.size, _OFFSET_BITS) for place in (a, b)]
-        overlap = z3.And(z3.ULT(a.offset, other + sizes[1]), z3.ULT(other, a.offset + sizes[0]))
+        # Offsets lie below the size (the bounds are proved first), so few bits say everything.
+        bits = (a.size + 64).bit_length()
+        mine, other = (z3.simplify(z3.Extract(bits - 1, 0, offset)) for offset in (a.offset, self._prime(b.offset)))
+        sizes = [z3.BitVecVal(place.access.size, bits) for place in (a, b)]
+        overlap = z3.And(z3.ULT(mine, other + sizes[1]), z3.ULT(other, mine + sizes[0]))
         return z3.simplify(z3.And(apart, a.access.guard, self._prime(b.access.guard), overlap))
 
     def _unordered(self, a: _Place, b: _Place) -> Any:
@@ -307,7 +334,7 @@ class _Facts:
 
     def is_small(self) -> bool:
         """Whether following every byte of every thread is affordable."""
-        scalars = any(isinstance(p, Scalar) for p in self.claim.params)
+        scalars = any(isinstance(p, Scalar) and p.minimum < p.maximum for p in self.claim.params)
         return not scalars and self.threads() * len(self.places) <= _EVALUATIONS
 
     def instances(self) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
@@ -324,19 +351,19 @@ class _Facts:
 
     def contents(self) -> Verdict:
         scope = f"{self.threads()} threads, byte by byte"
-        memory = _ByteMemory()
         instances = list(self.instances())
+        memory = _ByteMemory([pairs for _, pairs in instances])
         for place in self.places:
             sources = [bytes_of(value) for value in place.access.values]
-            for number, (block, pairs) in enumerate(instances):
-                if not z3.is_true(_value(place.access.guard, pairs)):
+            for number, (block, _) in enumerate(instances):
+                if not z3.is_true(memory.value(place.access.guard, number)):
                     continue
-                at = _value(place.offset, pairs).as_long()
+                at = memory.value(place.offset, number).as_long()
                 region = place.region if place.access.space == "global" else f"{place.region}@{block}"
                 if not place.access.write:
                     memory.load(number, place, region, at)
                     continue
-                moved = [memory.resolve(number, byte, pairs) for row in sources for byte in row]
+                moved = [memory.resolve(number, byte) for row in sources for byte in row]
                 if None in moved:
                     return Refuted(scope, {"PTX line": place.access.step.line, "stored": "an undefined byte"})
                 memory.store(region, at, moved)
@@ -364,9 +391,26 @@ class _ByteMemory:
     With no races (another obligation) every schedule gives the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, instances: list[list[tuple[Any, Any]]]) -> None:
+        self.instances = instances
         self.bytes: dict[tuple[str, int], Origin] = {}
         self.loaded: dict[tuple[int, str, int], Origin] = {}
+        self._values: dict[tuple[int, int], Any] = {}
+        self._kept: list[Any] = []
+
+    def value(self, term: Any, thread: int) -> Any:
+        """A term's value for one thread; conditions come again for every byte, so values are kept."""
+        if term.num_args() == 0:
+            return term if not z3.is_const(term) or not self.instances[thread] else self._evaluate(term, thread)
+        key = (int(term.get_id()), thread)
+        if key not in self._values:
+            self._kept.append(term)  # or its number would be used again
+            self._values[key] = self._evaluate(term, thread)
+        return self._values[key]
+
+    def _evaluate(self, term: Any, thread: int) -> Any:
+        pairs = self.instances[thread]
+        return z3.simplify(z3.substitute(term, *pairs) if pairs else term)
 
     def load(self, thread: int, place: _Place, region: str, at: int) -> None:
         for value in place.access.values:
@@ -380,18 +424,18 @@ class _ByteMemory:
         for index, origin in enumerate(moved):
             self.bytes[region, at + index] = origin
 
-    def resolve(self, thread: int, byte: Moved, pairs: list[tuple[Any, Any]]) -> Origin:
+    def resolve(self, thread: int, byte: Moved) -> Origin:
         match byte:
             case Byte(name, index):
                 return self.loaded.get((thread, name, index))
             case Choice(condition, yes, no):
-                return self.resolve(thread, yes if z3.is_true(_value(condition, pairs)) else no, pairs)
+                return self.resolve(thread, yes if z3.is_true(self.value(condition, thread)) else no)
             case _:
                 return byte
 
 
-def _value(term: Any, pairs: list[tuple[Any, Any]]) -> Any:
-    return z3.simplify(z3.substitute(term, *pairs)) if pairs else z3.simplify(term)
+def _describe(access: Access) -> str:
+    return f"{access.step.text} (line {access.step.line})"
 
 
 def _at_step(verdict: Verdict, line: int, text: str) -> Verdict:

@@ -40,7 +40,7 @@ from verify.ptx.tree import Variable
 
 __all__ = ["Access", "Thread", "execute", "free_names", "linear_index"]
 
-_MAX_STEPS = 200_000
+_MAX_STEPS = 50_000
 _MAX_TABLE = 1 << 14
 
 
@@ -121,17 +121,19 @@ def execute(
     grid: tuple[int, int, int],
     params: Mapping[int, Any],
     given: tuple[Any, ...],
+    max_steps: int = _MAX_STEPS,
 ) -> Thread:
     """Execute a kernel for an unknown thread.
 
     Args:
         params: term per parameter position.
         given: facts about the parameters.
+        max_steps: steps after which a loop counts as too long.
 
     Raises:
         PtxError: an operation that has no symbolic meaning here, or a loop that the ranges do not bound.
     """
-    return _Execution(program, block, grid, params, given).run()
+    return _Execution(program, block, grid, params, given).run(max_steps)
 
 
 class _Execution:
@@ -175,9 +177,9 @@ class _Execution:
 
     # --- paths ------------------------------------------------------------------------------------------------
 
-    def run(self) -> Thread:
+    def run(self, max_steps: int) -> Thread:
         self.ready = {0: _Path(z3.BoolVal(True), {})}
-        left = _MAX_STEPS
+        left = max_steps
         while self.ready:
             at = min(self.ready)
             path = self.ready.pop(at)
