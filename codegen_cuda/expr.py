@@ -9,6 +9,17 @@ write:
 >>> print(i * 8 + j, (i * 8 + j) // 8, (i * 8 + j) % 8, (i * 8 + j) // 2, sep=" | ")
 i * 8 + j | i | j | i * 4 + (j >> 1)
 
+The rules, each a law about integers in ``verify.laws.index_arithmetic`` under the name in brackets:
+
+* floor((k*B + r) / k) = B + floor(r / k), and (k*B + r) mod k = r mod k [multiple_leaves];
+* 0 <= r < k: floor(r / k) = 0, r mod k = r [small_vanishes];
+* 0 <= r < g: floor((g*B + r) / (g*q)) = floor(B / q), (g*B + r) mod (g*q) = g*(B mod q) + r [digit_splits];
+* a = s (mod k): floor((a + r) / k) = (a - s)/k + floor((s + r) / k), (a + r) mod k = (s + r) mod k [residue_is_enough];
+* floor(floor(x / a) / b) = floor(x / (a*b)) [quotients_nest]; k divides m: (x mod m) mod k = x mod k [remainders_nest];
+* k*floor(x / k) + x mod k = x [digits_recombine];
+* no bit in common: x ^ y = x + y [disjoint_bits_add]; x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps],
+  [mask_clears], [low_mask_is_remainder].
+
 C divides towards zero and Python floors; the two agree where the dividend is not negative, and nothing else is divided.
 """
 
@@ -16,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 __all__ = ["Expr"]
@@ -24,7 +35,10 @@ __all__ = ["Expr"]
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A variable, or an operation on one expression and one constant; ``low <= value <= high``."""
+    """A variable, or an operation on one expression and one constant (or ``other``); ``low <= value <= high``.
+
+    ``value = start (mod step)`` is what else is known of a variable.
+    """
 
     op: str
     name: str
@@ -32,12 +46,17 @@ class Atom:
     constant: int
     low: int
     high: int
+    step: int = 1
+    start: int = 0
+    other: Expr | None = None
 
     def text(self) -> str:
         """Print as C, in parentheses unless a variable."""
         if self.operand is None:
             return self.name
         inner = self.operand.text(nested=True)
+        if self.other is not None:
+            return f"({inner} {self.op} {self.other.text(nested=True)})"
         if self.op == "^":
             return f"({self.constant} ^ {inner})"
         if self.op == "/" and _is_power(self.constant):
@@ -45,6 +64,37 @@ class Atom:
         if self.op == "%" and _is_power(self.constant):
             return f"({inner} & {self.constant - 1})"
         return f"({inner} {self.op} {self.constant})"
+
+    def congruence(self) -> tuple[int, int]:
+        """Return ``(modulus, residue)`` with ``value = residue (mod modulus)``."""
+        if self.operand is None:
+            return self.step, self.start
+        if self.op == "%":
+            modulus, residue = self.operand.congruence()
+            common = math.gcd(modulus, self.constant)
+            return common, residue % common
+        bits = self.possible_bits()
+        return (bits & -bits, 0) if bits > 0 else (1, 0)
+
+    def possible_bits(self) -> int:
+        """Return a mask of the bits that may be set; -1 where the value may be negative."""
+        if self.low < 0:
+            return -1
+        reach = (1 << self.high.bit_length()) - 1
+        if self.operand is None:
+            zeros = (self.step & -self.step) - 1
+            return reach & ~zeros | self.start & zeros
+        inner = self.operand.possible_bits()
+        if self.other is not None:
+            return reach & (inner | self.other.possible_bits())
+        if self.op in "/%" and not _is_power(self.constant):
+            return reach
+        return reach & {
+            "/": inner // self.constant,
+            "%": inner & (self.constant - 1),
+            "&": inner & self.constant,
+            "^": inner | self.constant,
+        }.get(self.op, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +105,14 @@ class Expr:
     terms: tuple[tuple[Atom, int], ...]
 
     @classmethod
-    def var(cls, name: str, low: int, high: int) -> Expr:
-        """Return a variable with ``low <= value <= high``."""
-        return cls(0, ((Atom("var", name, None, 0, low, high), 1),))
+    def var(cls, name: str, low: int, high: int, *, step: int = 1, start: int = 0) -> Expr:
+        """Return a variable with ``low <= value <= high`` and ``value = start (mod step)``.
+
+        >>> n = Expr.var("n", 0, 96, step=8)
+        >>> print(n % 8, (n + 9) % 8, (n + Expr.var("j", 0, 7)) // 8)
+        0 1 (n >> 3)
+        """
+        return cls(0, ((Atom("var", name, None, 0, low, high, step, start % step), 1),))
 
     @classmethod
     def of(cls, value: int | Expr) -> Expr:
@@ -76,12 +131,78 @@ class Expr:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
+    def congruence(self) -> tuple[int, int]:
+        """Return the strongest known ``(modulus, residue)``; modulus 0 for a constant.
+
+        >>> (Expr.var("i", 0, 3) * 8 + 4).congruence()
+        (8, 4)
+        """
+        modulus, residue = 0, self.const
+        for atom, c in self.terms:
+            step, start = atom.congruence()
+            modulus, residue = math.gcd(modulus, c * step), residue + c * start
+        return modulus, residue % modulus if modulus else residue
+
+    def is_multiple_of(self, k: int) -> bool:
+        """Say whether k is known to divide the value."""
+        modulus, residue = self.congruence()
+        return modulus % k == 0 and residue % k == 0
+
+    def possible_bits(self) -> int:
+        """Return a mask of the bits that may be set; -1 where the value may be negative.
+
+        >>> bin((Expr.var("i", 0, 3) * 8 + Expr.var("j", 0, 1)).possible_bits())
+        '0b11001'
+        """
+        low, high = self.bounds()
+        if low < 0:
+            return -1
+        modulus, residue = self.congruence()
+        zeros = (modulus & -modulus) - 1
+        reach = ((1 << high.bit_length()) - 1) & ~zeros | residue & zeros if modulus else self.const
+        parts = [self.const]
+        for atom, c in self.terms:
+            if c < 0 or not _is_power(c) or atom.low < 0:
+                return reach
+            parts.append(atom.possible_bits() * c)
+        union = 0
+        for part in parts:
+            if union & part:  # a carry may reach any bit
+                return reach
+            union |= part
+        return reach & union
+
+    def within(self, low: int, high: int) -> Expr:
+        """Return the same value, known to lie in ``[low, high]`` as well: the caller has seen to that.
+
+        Raises:
+            ValueError: it never does, or the expression is not a single variable.
+        """
+        single = self._single()
+        if single is None or single.operand is not None:
+            raise ValueError(f"{self} is no variable: bind it with let, and narrow that")
+        if single.high < low or single.low > high:
+            raise ValueError(f"{self} lies in [{single.low}, {single.high}], never in [{low}, {high}]")
+        return Expr(0, ((replace(single, low=max(low, single.low), high=min(high, single.high)), 1),))
+
     def __add__(self, other: int | Expr) -> Expr:
         other = Expr.of(other)
         terms = dict(self.terms)
         for atom, c in other.terms:
             terms[atom] = terms.get(atom, 0) + c
-        return Expr(self.const + other.const, tuple((a, c) for a, c in terms.items() if c))
+        result = Expr(self.const + other.const, tuple((a, c) for a, c in terms.items() if c))
+        return result._recombined() if self.terms and other.terms else result
+
+    def _recombined(self) -> Expr:
+        """Replace ``k * (x div k) + x mod k`` by x."""
+        terms = dict(self.terms)
+        for atom, c in self.terms:
+            if atom.op == "%" and atom.operand is not None:
+                quotient = next(iter(_quotient_of(atom.operand, atom.constant)), None)
+                if quotient is not None and terms.get(quotient) == c * atom.constant:
+                    rest = Expr(self.const, tuple((a, d) for a, d in self.terms if a not in (atom, quotient)))
+                    return rest + atom.operand * c
+        return self
 
     __radd__ = __add__
 
@@ -123,43 +244,102 @@ class Expr:
         low, high = self.bounds()
         if low >= 0 and high < k:
             return Expr(0, ())
-        g = math.gcd(k, *(c for _, c in self.terms))
-        if g > 1:  # floor((g*B + r) / (g*q)) = floor((B + floor(r/g)) / q)
-            return Expr(self.const // g, tuple((a, c // g) for a, c in self.terms)) // (k // g)
+        if (parts := self._digit(k)) is not None:
+            return parts[1] // (k // parts[0])
         single = self._single()
         if single is not None and single.op == "/" and single.operand is not None:
             return single.operand // (single.constant * k)
+        for atom, c in self.terms if len(self.terms) > 1 or self.const else ():
+            step, start = atom.congruence()
+            if c > 0 and atom.low >= 0 and c * step % k == 0:
+                part = Expr(0, ((atom, c),))
+                return part // k - c * start // k + (self - part + c * start) // k
         return self._atom("/", k, low // k, high // k)
 
     def _remainder(self, k: int) -> Expr:
         low, high = self.bounds()
         if low >= 0 and high < k:
             return self
-        g = math.gcd(k, *(c for _, c in self.terms))
-        if g > 1:  # (g*B + r) mod (g*q) = g * ((B + floor(r/g)) mod q) + r mod g
-            inner = Expr(self.const // g, tuple((a, c // g) for a, c in self.terms)) % (k // g)
-            return inner * g + self.const % g
+        for atom, c in self.terms:
+            part = Expr(0, ((atom, c),))
+            step, start = atom.congruence()
+            if c * step % k == 0:
+                return (self - part + c * start) % k
+            if atom.op == "%" and atom.operand is not None and c * atom.constant % k == 0:
+                return (self - part + atom.operand * c) % k
+        if (parts := self._digit(k)) is not None:
+            g, large, small = parts
+            return large % (k // g) * g + small
         return self._atom("%", k, 0, k - 1)
 
-    def __xor__(self, constant: int) -> Expr:
-        """Bitwise exclusive or of non-negative numbers; bits of the constant beyond the operand's are added.
+    def _digit(self, k: int) -> tuple[int, Expr, Expr] | None:
+        """Return ``(g, large, small)`` with self = g * large + small, g a divisor of k and 0 <= small < g."""
+        for g in sorted({math.gcd(c, k) for _, c in self.terms}, reverse=True):
+            small = Expr(self.const % g, tuple((a, c) for a, c in self.terms if c % g))
+            low, high = small.bounds()
+            if g > 1 and low >= 0 and high < g:
+                return g, Expr(self.const // g, tuple((a, c // g) for a, c in self.terms if c % g == 0)), small
+        return None
 
-        >>> print(Expr.var("x", 0, 3) ^ 5)
-        (1 ^ x) + 4
+    def __xor__(self, other: int | Expr) -> Expr:
+        """Bitwise exclusive or of non-negative numbers; bits of a constant beyond the operand's are added.
+
+        >>> x, y = Expr.var("x", 0, 3), Expr.var("y", 0, 7)
+        >>> print(x ^ 5, x ^ y, (y * 4) ^ x, sep=" | ")
+        (1 ^ x) + 4 | (x ^ y) | y * 4 + x
         """
+        if isinstance(other, Expr) and other.terms:
+            return self._xor(other)
+        constant = other.const if isinstance(other, Expr) else other
         reach = (1 << self.bounds()[1].bit_length()) - 1
         inner, outer = constant & reach, constant & ~reach
         if not self.terms or not inner:
             return Expr(self.const ^ constant, ()) if not self.terms else self + outer
         return self._atom("^", inner, 0, reach) + outer
 
+    def _xor(self, other: Expr) -> Expr:
+        if not self.terms:
+            return other ^ self.const
+        if self == other:
+            return Expr(0, ())
+        mine, theirs = self.possible_bits(), other.possible_bits()
+        if mine < 0 or theirs < 0:
+            raise ValueError(f"{self} ^ {other} may be negative, and has no bound then")
+        if not mine & theirs:
+            return self + other
+        reach = (1 << max(mine, theirs).bit_length()) - 1
+        return Expr(0, ((Atom("^", "", self, 0, 0, reach, other=other), 1),))
+
     __rxor__ = __xor__
+
+    def _xor(self, other: Expr) -> Expr:
+        if not self.terms:
+            return other ^ self.const
+        for side in (self, other):
+            if side.bounds()[0] < 0:
+                raise ValueError(f"{side} may be negative, and its bits are not the layout's there")
+        high = (1 << max(self.bounds()[1].bit_length(), other.bounds()[1].bit_length())) - 1
+        return Expr(0, ((Atom("^", "", self, 0, 0, high, other), 1),))
 
     def __and__(self, mask: int) -> Expr:
         """Bitwise and; kept as written even where the range makes it redundant."""
         if not self.terms:
             return Expr(self.const & mask, ())
         return self._atom("&", mask, 0, min(mask, self.bounds()[1]))
+
+    def masked(self, mask: int) -> Expr:
+        """Bitwise and, simplified by the bits that the value may have.
+
+        >>> x = Expr.var("x", 0, 15)
+        >>> print(x.masked(15), x.masked(48), (x * 2 + 64).masked(63), x.masked(5), sep=" | ")
+        x | 0 | x * 2 | (x & 5)
+        """
+        bits = self.possible_bits()
+        if bits >= 0 and not bits & ~mask:
+            return self
+        if bits >= 0 and not bits & mask:
+            return Expr(0, ())
+        return self % (mask + 1) if mask > 0 and _is_power(mask + 1) else self & mask
 
     def __rshift__(self, bits: int) -> Expr:
         """Shift right, the quotient by a power of two."""
@@ -180,6 +360,7 @@ class Expr:
         names: set[str] = set()
         for atom, _ in self.terms:
             names |= {atom.name} if atom.operand is None else atom.operand.variables()
+            names |= atom.other.variables() if atom.other is not None else frozenset()
         return frozenset(names)
 
     def count(self, op: str) -> int:
@@ -188,19 +369,18 @@ class Expr:
         for atom, _ in self.terms:
             if atom.operand is not None:
                 total += atom.op == op and not (op in "/%" and _is_power(atom.constant))
-                total += atom.operand.count(op)
+                total += atom.operand.count(op) + (atom.other.count(op) if atom.other is not None else 0)
         return total
 
     def evaluate(self, values: Callable[[str], int]) -> int:
         """Evaluate with the given values of variables, the oracle of the tests."""
         total = self.const
         for atom, c in self.terms:
-            inner = (
-                values(atom.name)
-                if atom.operand is None
-                else _OPS[atom.op](atom.operand.evaluate(values), atom.constant)
-            )
-            total += c * inner
+            if atom.operand is None:
+                total += c * values(atom.name)
+            else:
+                right = atom.constant if atom.other is None else atom.other.evaluate(values)
+                total += c * _OPS[atom.op](atom.operand.evaluate(values), right)
         return total
 
     def text(self, *, nested: bool = False) -> str:
@@ -225,6 +405,16 @@ _OPS: Final[dict[str, Callable[[int, int], int]]] = {
     "^": lambda a, k: a ^ k,
     "&": lambda a, k: a & k,
 }
+
+
+def _quotient_of(operand: Expr, k: int) -> tuple[Atom, ...]:
+    """Return the atom that ``operand div k`` is, if it is one."""
+    try:
+        whole = operand // k
+    except ValueError:
+        return ()
+    single = whole._single()
+    return () if single is None else (single,)
 
 
 def _is_power(k: int) -> bool:
