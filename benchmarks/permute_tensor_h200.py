@@ -24,9 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from codegen_cuda.errors import BuildError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.launch import launch
-from codegen_cuda.tensor import kernel_of
+from codegen_cuda.tensor import kernel_of, permute, permute_tensor
 from codegen_cuda.tensor.choose import choose, contiguous, tile_shape, widen
 from codegen_cuda.tensor.plan import TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem, layouts_of_permutation, pose_tensor
@@ -211,12 +214,86 @@ def summarise(results: list[dict[str, Any]], known: dict[tuple[str, str], Case],
     return summary
 
 
+def check_libraries(seed: int, rounds: int) -> dict[str, str]:
+    """Exercise the drop-in helper on arrays of every library, compared with PyTorch; each line says what held."""
+    import cupy
+    import torch
+
+    def same(got: Any, expected: Any) -> str:
+        flat = [t.contiguous().view(-1).view(torch.uint8) for t in (got, expected)]
+        return "equal" if torch.equal(*flat) else "WRONG"
+
+    random = torch.Generator(device="cuda").manual_seed(seed)
+
+    def data(shape: tuple[int, ...], kind: Any) -> Any:
+        width = torch.empty(0, dtype=kind).element_size()
+        raw = torch.randint(0, 256, (math.prod(shape) * width,), dtype=torch.uint8, device="cuda", generator=random)
+        return raw.view(kind).view(shape)
+
+    found = {}
+    for kind in ("bool", "uint8", "int16", "bfloat16", "float8_e4m3fn", "int64", "complex64", "complex128"):
+        x = data((37, 129, 66), getattr(torch, kind)) if kind != "bool" else data((37, 129, 66), torch.uint8) > 127
+        found[f"torch {kind}"] = same(permute(x, (2, 0, 1)), x.permute(2, 0, 1))
+    x = data((64, 500, 130), torch.float16)[::2, 3:, 1:]
+    found["torch view"] = same(permute(x, (1, 2, 0)), x.permute(1, 2, 0))
+    x = data((1, 500, 130), torch.float32).expand(7, 500, 130)
+    found["torch expanded"] = same(permute(x, (2, 0, 1)), x.permute(2, 0, 1))
+    stream = torch.cuda.Stream()
+    x = data((4096, 4096), torch.float32)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        found["torch stream"] = same(permute(x, (1, 0)), x.t())
+    y = cupy.random.random((300, 400, 50)).astype(cupy.float32)
+    found["cupy"] = "equal" if bool((permute(y, (2, 1, 0)) == y.transpose(2, 1, 0)).all()) else "WRONG"
+    z = np.random.default_rng(seed).random((70, 80, 90))
+    found["numpy"] = "equal" if bool((permute(z, (1, 2, 0)) == z.transpose(1, 2, 0)).all()) else "WRONG"
+    x = data((65_553, 32_773), torch.uint8)
+    found["2,148,368,469 elements"] = same(permute(x, (1, 0)), x.t())
+    x = data((3, 1 << 30), torch.uint8)
+    found["3 x 2^30 elements"] = same(permute(x, (1, 0)), x.t())
+    del x
+    tuned = permute_tensor((96, 80, 112, 128), (3, 2, 1, 0), "f32", autotune=True)
+    found["autotune"] = tuned.plan.describe()
+    huge = torch.empty(1, dtype=torch.uint8, device="cuda").expand(1 << 19, 1 << 19)
+    try:
+        permute(huge, (1, 0))
+        found["no room"] = "WRONG"
+    except BuildError as error:
+        found["no room"] = f"refused: {str(error)[:60]}"
+    found["random requests"] = _random_requests(np.random.default_rng(seed), data, same, rounds)
+    found["jax"] = _check_jax()
+    return found
+
+
+def _random_requests(random: Any, data: Any, same: Any, rounds: int) -> str:
+    import torch
+
+    kinds = (torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128)
+    for turn in range(rounds):
+        rank = int(random.integers(2, 6))
+        shape = tuple(int(e) for e in random.integers(1, (0, 0, 3000, 200, 60, 24)[rank], rank))
+        perm = tuple(int(p) for p in random.permutation(rank))
+        x = data(shape, kinds[turn % len(kinds)])
+        if same(permute(x, perm), x.permute(perm)) != "equal":
+            return f"WRONG: {shape} {perm} {x.dtype}"
+    return f"{rounds} equal"
+
+
+def _check_jax() -> str:
+    import jax
+
+    x = jax.numpy.arange(60_000, dtype=jax.numpy.float32).reshape(100, 20, 30)
+    got = permute(x, (2, 0, 1))
+    return "equal" if bool((jax.block_until_ready(got) == x.transpose(2, 0, 1)).all()) else "WRONG"
+
+
 def main() -> int:
     """Measure and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="", help="cases whose 'name dtype' contains this text")
     parser.add_argument("--explore", action="store_true", help="measure every candidate plan")
+    parser.add_argument("--libraries", action="store_true", help="also run the helper on arrays of every library")
     parser.add_argument("--repetitions", type=int, default=25)
     options = parser.parse_args()
     chosen, copy = cases(options.only)
@@ -252,6 +329,9 @@ def main() -> int:
         "summary": summary,
         "cases": results,
     }
+    if options.libraries:
+        record["libraries"] = check_libraries(1, 48)
+        print(json.dumps(record["libraries"], indent=1))
     print(json.dumps(summary, indent=1))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -82,9 +82,22 @@ def test_padded_strides_are_read_and_written_where_they_lie(shape, perm, pad_in,
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_less_aligned_pointers_are_served(width):
-    for align in {width, min(2 * width, 16)}:
-        kernel = permute_tensor((50, 66), (1, 0), DTYPES[width], align=(align, align))
-        assert wrong_when_dense(kernel, (50, 66), (1, 0)) == 0
+    for align, shape in itertools.product({width, min(2 * width, 16)}, [(20, 34), (8, 96), (136, 4)]):
+        kernel = permute_tensor(shape, (1, 0), DTYPES[width], align=(align, align)).compile()
+        assert wrong_when_dense(kernel, shape, (1, 0)) == 0
+        # The checker puts buffers at addresses no more aligned than the claim says.
+        assert all(o.verdict.ok for o in check_executed(parse(kernel.ptx.text), kernel.claim)), kernel.plan.describe()
+
+
+def test_a_tile_of_aligned_vectors_is_refuted_for_a_pointer_that_is_aligned_less():
+    shape, perm = (40, 36), (1, 0)
+    for align, good in ((16, True), (4, False)):
+        problem = pose_tensor(
+            *layouts_of_permutation(shape, perm), shape=shape, dtype_name="f32", perm=perm, align=(align, align)
+        )
+        tile = make_shape(problem, 0, 1, -1, (40, 36, 1))
+        kernel = kernel_of(problem, plan_tiles(problem, tile)).compile()
+        assert all(o.verdict.ok for o in check_executed(parse(kernel.ptx.text), kernel.claim)) is good
 
 
 @pytest.mark.parametrize("width", WIDTHS)

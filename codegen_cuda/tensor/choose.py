@@ -125,9 +125,9 @@ def _thin(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
 
 
 def _tiled(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
-    rows = divisor_bytes(
-        *(d.dst * problem.width for k, d in enumerate(problem.dims) if k != b), problem.dst_align, limit=64
-    )
+    if min(problem.src_align, problem.dst_align) < VECTOR:
+        return  # vectors that are aligned from the pointer on would not be aligned in memory
+    rows = divisor_bytes(*(d.dst * problem.width for k, d in enumerate(problem.dims) if k != b), limit=64)
     ragged = rows < VECTOR or problem.dims[b].extent * problem.width % VECTOR != 0
     long = problem.width == VECTOR and problem.dims[b].extent >= _SHORT_RUN
     loose = ragged or (long and rows < _EDGES[VECTOR])
