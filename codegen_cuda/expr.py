@@ -312,15 +312,6 @@ class Expr:
 
     __rxor__ = __xor__
 
-    def _xor(self, other: Expr) -> Expr:
-        if not self.terms:
-            return other ^ self.const
-        for side in (self, other):
-            if side.bounds()[0] < 0:
-                raise ValueError(f"{side} may be negative, and its bits are not the layout's there")
-        high = (1 << max(self.bounds()[1].bit_length(), other.bounds()[1].bit_length())) - 1
-        return Expr(0, ((Atom("^", "", self, 0, 0, high, other), 1),))
-
     def __and__(self, mask: int) -> Expr:
         """Bitwise and; kept as written even where the range makes it redundant."""
         if not self.terms:
@@ -344,6 +335,10 @@ class Expr:
     def __rshift__(self, bits: int) -> Expr:
         """Shift right, the quotient by a power of two."""
         return self // (1 << bits)
+
+    def __lshift__(self, bits: int) -> Expr:
+        """Shift left, the product with a power of two."""
+        return self * (1 << bits)
 
     def _atom(self, op: str, constant: int, low: int, high: int) -> Expr:
         if self.bounds()[0] < 0:
@@ -370,6 +365,21 @@ class Expr:
             if atom.operand is not None:
                 total += atom.op == op and not (op in "/%" and _is_power(atom.constant))
                 total += atom.operand.count(op) + (atom.other.count(op) if atom.other is not None else 0)
+        return total
+
+    def operations(self) -> int:
+        """Count the operations that evaluating the text takes; a division that is no shift counts as four.
+
+        >>> i = Expr.var("i", 0, 31)
+        >>> (i * 4 + 1).operations(), (i // 3).operations(), i.operations()
+        (2, 4, 0)
+        """
+        total = max(0, len(self.terms) + (self.const != 0) - 1)
+        for atom, c in self.terms:
+            total += c not in (1, -1)
+            if atom.operand is not None:
+                total += 4 if atom.op in "/%" and not _is_power(atom.constant) else 1
+                total += atom.operand.operations() + (atom.other.operations() if atom.other is not None else 0)
         return total
 
     def evaluate(self, values: Callable[[str], int]) -> int:
