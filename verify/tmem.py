@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ from verify.ptx.parse import parse
 from verify.ptx.tmem import COLUMNS, LANES, footprint
 from verify.verdict import Obligation, Proved, Refuted
 
-__all__ = ["Move", "prove_transfers", "run_claim"]
+__all__ = ["BASES", "Move", "prove_transfers", "run_claim"]
+
+#: Every column at which an allocation can start (PTX ISA 9.7.16.7.1: sizes are powers of two from 32 on).
+BASES: Final = tuple(range(0, COLUMNS, 32))
 
 _THREAD = {"laneid": 1, "wid_in_wg": 32, "warpid": 32, "tid_in_wg": 1, "wgid": 128, "tx": 1}
 
@@ -208,8 +211,11 @@ def _misplaced(
 # --- compiled code -------------------------------------------------------------------------------------------------
 
 
-def run_claim(ptx: str, claim: Claim, *, columns: Sequence[int] = (0,)) -> tuple[Obligation, ...]:
+def run_claim(ptx: str, claim: Claim, *, columns: Sequence[int] = BASES) -> tuple[Obligation, ...]:
     """Execute a kernel on distinct elements, once per first column that the allocation may get, and compare.
+
+    With the default the base is as good as unknown: allocations start at multiples of 32 columns, and all 16 are tried
+    (of those without room for the allocation, the interpreter gives out the lowest that has).
 
     Args:
         ptx: the compiled module.
