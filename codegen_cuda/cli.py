@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from codegen_cuda import cli_banks, cli_tmem
 from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
 from layoutalg.tile import TileLayout
@@ -29,6 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+cli_banks.register(app)
+cli_tmem.register(app)
 
 _SHOWN = 4096  # elements that `show` prints as a grid
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from layoutalg.axis import laneid
 from layoutalg.banks import (
     FragmentReport,
     SwizzleSearch,
@@ -21,12 +23,15 @@ from layoutalg.banks import (
     warp_access,
 )
 from layoutalg.errors import LayoutError, RangeError
-from layoutalg.notation import parse_shape
+from layoutalg.hardware.dtypes import dtype
+from layoutalg.notation import S, parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
 
 __all__ = ["register"]
 
+_OPS = {"ld": "ld.shared", "st": "st.shared"}
+_LANES, _VECTOR_BYTES = 32, 16
 _SHOWN = 24  # instructions that `banks` lists
 
 
@@ -39,10 +44,11 @@ def register(app: typer.Typer) -> None:
 def banks(
     layout: Annotated[str, typer.Argument(help="where elements are stored, such as 'Sw<3,3,3> o S[64,64]'")],
     fragment: Annotated[
-        str, typer.Argument(help="who holds them, such as 'S[(2,32,64):(64,1@laneid,1)]'; lane by lane without it")
+        str,
+        typer.Option("--frag", help="who holds them, such as 'S[(2,32,64):(64,1@laneid,1)]'; lane by lane without it"),
     ] = "",
-    dtype: Annotated[str, typer.Option(help="element type, such as float32 or bf16")] = "float32",
-    op: Annotated[str, typer.Option(help="ld.shared st.shared ldmatrix stmatrix ld.global st.global")] = "ld.shared",
+    dtype_name: Annotated[str, typer.Option("--dtype", help="element type, such as float32 or bf16")] = "float32",
+    op: Annotated[str, typer.Option(help="ld (shared) st ldmatrix stmatrix ld.global st.global")] = "ld",
     vector: Annotated[int, typer.Option(help="elements per lane and instruction; the widest legal without it")] = 0,
     base: Annotated[int, typer.Option(help="byte address of element offset 0")] = 0,
     machine: Annotated[str, typer.Option(help="compute capability; only sm_90 was measured")] = "sm_90",
@@ -52,21 +58,22 @@ def banks(
 ) -> None:
     """Price the transfer between a tile and a fragment, in a profiler's units.
 
-    [dim]layoutalg banks "Sw<3,3,3> o S[64,64]" "S[(2,32,64):(64,1@laneid,1)]" --dtype f16[/]
+    [dim]layoutalg banks "Sw<3,3,3> o S[64,64]" --frag "S[(2,32,64):(64,1@laneid,1)]" --dtype f16 --op ld[/]
     """
+    op = _OPS.get(op, op)
     tile = parse_layout(layout)
     if not fragment:
         if prove:
             raise LayoutError("--prove speaks about a fragment: give one, such as 'S[32:1@laneid]'")
-        access = warp_access(tile, dtype, op=op, vector=vector or 1, base=base)
+        access = warp_access(tile, dtype_name, op=op, vector=vector or 1, base=base)
         one = simulate(access, machine=machine)
         if svg is not None:
             _write_picture(svg, one._repr_svg_())
         print(json.dumps(_access_json(one)) if as_json else str(one))
         return
     holder = TileLayout.parse(fragment)
-    report = shared_report(tile, holder, dtype, op=op, vector=vector or None, base=base, machine=machine)
-    verdict = _prove(tile, holder, dtype, op=op, vector=vector or None, machine=machine) if prove else None
+    report = shared_report(tile, holder, dtype_name, op=op, vector=vector or None, base=base, machine=machine)
+    verdict = _prove(tile, holder, dtype_name, op=op, vector=vector or None, machine=machine) if prove else None
     if svg is not None:
         _write_picture(svg, report._repr_svg_())
     if as_json:
@@ -144,12 +151,14 @@ def _report_json(report: FragmentReport, verdict: Any) -> dict[str, Any]:
 
 
 def swizzle(
-    shape: Annotated[str, typer.Argument(help="the tile, such as 64x64")],
+    tile: Annotated[str, typer.Option(help="the tile's shape, such as 64x64")],
+    read: Annotated[list[str], typer.Option(help="a read: 'row', 'column' or a fragment; repeat for more")] = [],  # noqa: B006
+    write: Annotated[list[str], typer.Option(help="a write: 'row', 'column' or a fragment; repeat for more")] = [],  # noqa: B006
     access: Annotated[
         list[str],
-        typer.Option(help="OP FRAGMENT or OP/VECTOR FRAGMENT, such as 'ldmatrix S[...]'; give one for every access"),
-    ],
-    dtype: Annotated[str, typer.Option(help="element type, such as float32 or bf16")] = "float32",
+        typer.Option(help="OP FRAGMENT or OP/VECTOR FRAGMENT, such as 'ldmatrix S[...]'; repeat for more"),
+    ] = [],  # noqa: B006
+    dtype_name: Annotated[str, typer.Option("--dtype", help="element type, such as float32 or bf16")] = "float32",
     kinds: Annotated[str, typer.Option(help="candidates to search")] = "plain,swizzle,padding,pages,gf2",
     top: Annotated[int, typer.Option(help="how many candidates to print")] = 8,
     machine: Annotated[str, typer.Option(help="compute capability; only sm_90 was measured")] = "sm_90",
@@ -157,17 +166,43 @@ def swizzle(
 ) -> None:
     """Find the storage of a tile that serves all its accesses with the fewest wavefronts.
 
-    [dim]layoutalg swizzle 32x32 --access "st.shared S[(32,32):(1,1@laneid)]"
-    --access "ld.shared/1 S[(32,32):(1@laneid,1)]"[/]
+    A 'row' access gives neighbouring lanes neighbouring elements, in the widest vectors; a 'column' access gives lane l
+    row l, one element an instruction.
+
+    [dim]layoutalg swizzle --tile 64x64 --dtype f16 --read column --write row[/]
     """
-    accesses = [_read_access(text) for text in access]
+    shape = parse_shape(tile)
+    accesses = [_named_access(text, "ld.shared", shape, dtype_name) for text in read]
+    accesses += [_named_access(text, "st.shared", shape, dtype_name) for text in write]
+    accesses += [_read_access(text) for text in access]
+    if not accesses:
+        raise LayoutError("say how the tile is accessed: --read, --write or --access, such as --read column")
     wanted = tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
     with Console(stderr=True).status("searching"):
-        search = suggest_swizzle(parse_shape(shape), dtype, accesses, candidates=wanted, machine=machine)
+        search = suggest_swizzle(shape, dtype_name, accesses, candidates=wanted, machine=machine)
     if as_json:
         print(json.dumps(_search_json(search, top)))
     else:
         _print_search(Console(), search, top)
+
+
+def _named_access(text: str, op: str, shape: tuple[int, ...], dtype_name: str) -> TileAccess:
+    """Return the access that ``row`` or ``column`` names, or that of a fragment in notation."""
+    if text not in ("row", "column"):
+        return TileAccess(TileLayout.parse(text), op=op)
+    size, columns = math.prod(shape), shape[-1]
+    rows = size // columns
+    if text == "column":
+        if rows % _LANES:
+            raise LayoutError(f"a column access gives each of {_LANES} lanes a row, and {rows} rows do not divide")
+        return TileAccess(TileLayout(S[(rows // 32, 32, columns) : (columns, 1 @ laneid, 1)]), op=op, vector=1)
+    vector = math.gcd(_VECTOR_BYTES // dtype(dtype_name).bytes, columns)
+    if size % (_LANES * vector):
+        raise LayoutError(
+            f"a row access moves {_LANES} lanes of {vector} elements at once, which does not divide {size}"
+        )
+    slots = size // (_LANES * vector)
+    return TileAccess(TileLayout(S[(slots, 32, vector) : (vector, 1 @ laneid, 1)]), op=op)
 
 
 def _read_access(text: str) -> TileAccess:
@@ -175,19 +210,20 @@ def _read_access(text: str) -> TileAccess:
     op, _, vector = op.partition("/")
     if not fragment or (vector and not vector.isdecimal()):
         raise LayoutError(f"--access takes OP FRAGMENT or OP/VECTOR FRAGMENT, not {text!r}")
-    return TileAccess(TileLayout.parse(fragment), op=op, vector=int(vector) if vector else None)
+    return TileAccess(TileLayout.parse(fragment), op=_OPS.get(op, op), vector=int(vector) if vector else None)
 
 
 def _print_search(console: Console, search: SwizzleSearch, top: int) -> None:
     grid = Table(box=None, padding=(0, 2), header_style="dim")
     for heading, side in (("wavefronts", "right"), ("conflicts", "right"), ("kind", "left"), ("layout", "left")):
-        grid.add_column(heading, justify=side, overflow="fold")  # type: ignore[arg-type]
+        grid.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for heading in ("alignment", "wasted", "TMA"):
         grid.add_column(heading, justify="right")
     for one in search.ranked[:top]:
         facts = f"{one.alignment} B", f"{one.bytes_wasted} B", one.tma or "-"
         grid.add_row(str(one.wavefronts), str(one.excess), one.kind, escape(str(one.layout)), *facts)
-    console.print(grid)
+    # A line that is too long for the terminal is scrolled, not folded into something unreadable.
+    Console(width=max(console.width, 120)).print(grid, soft_wrap=True)
     console.print(escape(str(search).splitlines()[-1].strip()), highlight=False)
     if search.refused:
         console.print(f"{len(search.refused)} candidates cannot serve every access", style="dim", highlight=False)
