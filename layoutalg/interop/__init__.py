@@ -1,0 +1,9 @@
+"""Other ways to write layouts, read and written exactly, or refused with the reason.
+
+* :mod:`~layoutalg.interop.cute`: CuTe layouts, swizzles and compositions, as text and as nested tuples;
+* :mod:`~layoutalg.interop.triton`: the bases of Triton's linear layouts;
+* :mod:`~layoutalg.interop.tirx`: the fields of TIRx tile layouts and swizzles;
+* :mod:`~layoutalg.interop.strides`: strided arrays (numpy, PyTorch, DLPack) and device-mesh placements.
+
+No package of theirs is needed: the forms are plain data.
+"""
