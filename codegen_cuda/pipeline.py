@@ -9,26 +9,36 @@ from typing import Any
 from codegen_cuda.errors import BuildError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.permute.emit import ALIGN
+from codegen_cuda.permute.plan import Plan
+from codegen_cuda.tmem.plan import RoundTrip, TmemPlan
 from verify.certificate import make_certificate
 from verify.kernel import NO_SYMBOLIC, check_kernel
 from verify.permute import prove_plan
+from verify.tmem import prove_transfers, run_claim
 from verify.verdict import Obligation
 
 __all__ = ["certify", "prove"]
 
 
 def prove(kernel: Kernel) -> tuple[Obligation, ...]:
-    """Prove the kernel's plan with z3; nothing needs to be compiled for it.
+    """Prove the kernel's plan; nothing needs to be compiled for it.
+
+    A permute's plan is proved with z3, a tensor-memory plan exhaustively on a model of the memory.  A whole-tensor plan
+    only chooses a strategy: what it does is proved on the compiled kernel.
 
     Raises:
         BuildError: the kernel has no plan (it was loaded from files).
     """
     plan, problem = kernel.plan, kernel.problem
-    if plan is None or problem is None:
+    if plan is None:
         raise BuildError(f"{kernel.name} was loaded from files and has no plan to prove; its certificate says what was")
-    return prove_plan(
-        plan.slots, problem.source, problem.destination, width=problem.width, align=max(ALIGN, problem.width)
-    )
+    if isinstance(plan, Plan):
+        return prove_plan(
+            plan.slots, problem.source, problem.destination, width=problem.width, align=max(ALIGN, problem.width)
+        )
+    if isinstance(plan, TmemPlan | RoundTrip):
+        return tuple(o for statement in plan.statements() for o in prove_transfers(**statement))
+    return ()
 
 
 def certify(kernel: Kernel, *, symbolic: bool = True) -> Kernel:
@@ -36,18 +46,24 @@ def certify(kernel: Kernel, *, symbolic: bool = True) -> Kernel:
 
     Args:
         kernel: a generated kernel, or one loaded from files (whose plan is not there to be proved again).
-        symbolic: also prove the PTX for all data and base addresses, not only execute it for every thread.
+        symbolic: also prove the PTX for all data and base addresses, not only execute it for every thread.  Tensor
+            memory is executed at every base column instead.
     """
     built = kernel if kernel.ptx is not None else kernel.compile()
     assert built.ptx is not None
-    planned = prove(built) if built.plan is not None else ()
-    checked = check_kernel(built.ptx.text, built.claim, file=f"{built.name}.ptx", symbolic=symbolic)
+    text = built.ptx.text
+    tensor_memory = "tcgen05" in text
+    obligations = list(prove(built)) if built.plan is not None else []
+    symbolic = symbolic and not tensor_memory
+    obligations += check_kernel(text, built.claim, file=f"{built.name}.ptx", symbolic=symbolic)
+    if tensor_memory:
+        obligations += run_claim(text, built.claim)
     not_checked = [] if symbolic else [NO_SYMBOLIC]
     if built.plan is None:
         not_checked.append("the plan: the kernel was loaded from files, which hold none")
     certificate = make_certificate(
         built.name,
-        obligations=(*planned, *checked),
+        obligations=obligations,
         hashes=built.hashes(),
         tools=_tools(built),
         not_checked=not_checked,
