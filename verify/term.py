@@ -1,5 +1,11 @@
 """Numbers that Z3 reasons about, usable wherever the algebra uses numbers.
 
+**Digits.** Quotients by unknown extents defeat solvers, so laws over all extents never divide: they *generate* an
+index from its digits, ``n = (u*f + c)*e + d`` with ``0 <= c < f`` and ``0 <= d < e``.  ``Div`` and ``Mod`` are
+functions that the solver knows nothing about; all that it learns comes from the lemma instances of
+:func:`lemma_divmod`, :func:`lemma_range` and :func:`lemma_positive`, each of which is itself a law, proved against
+Z3's own division (``verify.laws.index``).  :func:`digits` supplies every instance that an index gives rise to.
+
 :class:`BitTerm` wraps a bit-vector so that the library's own ``apply`` runs on it: ``+ - *`` and, by positive
 constants, ``// %``.  Division is unsigned: an index is never negative, and a coordinate, which may be negative, is
 never divided.
@@ -14,6 +20,7 @@ Concat(0, Extract(31, 3, lane))
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import z3
@@ -23,7 +30,19 @@ from layoutalg.index import Affine
 from layoutalg.iters import vector_at
 from layoutalg.tile import TileLayout
 
-__all__ = ["WIDTH", "BitTerm", "lookup", "memory_address"]
+__all__ = [
+    "WIDTH",
+    "BitTerm",
+    "Div",
+    "Mod",
+    "digits",
+    "lemma_divmod",
+    "lemma_positive",
+    "lemma_range",
+    "lookup",
+    "memory_address",
+    "normal",
+]
 
 #: Bits of a coordinate in proofs about shared memory, whose addresses are 32 bits wide.
 WIDTH: Final = 32
@@ -104,3 +123,66 @@ def lookup(values: list[int], index: z3.BitVecRef) -> z3.BitVecRef:
     low, high = values[: 1 << bit], values[1 << bit :]
     chosen: z3.BitVecRef = z3.If(z3.Extract(bit, bit, index) == 1, lookup(high, index), lookup(low, index))
     return chosen
+
+
+# -- digits --------------------------------------------------------------------------------------------------------
+
+Div: Final = z3.Function("Div", z3.IntSort(), z3.IntSort(), z3.IntSort())
+Mod: Final = z3.Function("Mod", z3.IntSort(), z3.IntSort(), z3.IntSort())
+
+
+def normal(value: Any) -> Any:
+    """Return a sum of monomials, so that equal polynomials become one term and applications of Div meet."""
+    return z3.simplify(value, som=True) if isinstance(value, z3.ExprRef) else value
+
+
+def lemma_divmod(q: Any, e: Any, r: Any) -> z3.BoolRef:
+    """An instance of: ``e >= 1`` and ``0 <= r < e`` imply that q*e + r has the quotient q and the remainder r."""
+    n, e = normal(q * e + r), normal(e)
+    return z3.Implies(z3.And(e >= 1, r >= 0, r < e), z3.And(Div(n, e) == q, Mod(n, e) == r))
+
+
+def lemma_range(u: Any, f: Any, c: Any, e: Any) -> z3.BoolRef:
+    """An instance of: ``0 <= u < f`` and ``0 <= c < e`` imply ``0 <= u*e + c < f*e``."""
+    n, size = normal(u * e + c), normal(f * e)
+    return z3.Implies(z3.And(u >= 0, u < f, c >= 0, c < e), z3.And(n >= 0, n < size))
+
+
+def lemma_positive(a: Any, b: Any) -> z3.BoolRef:
+    """An instance of: ``a >= 1`` and ``b >= 1`` imply ``a*b >= 1``."""
+    return z3.Implies(z3.And(a >= 1, b >= 1), normal(a * b) >= 1)
+
+
+def digits(u: Any, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, list[z3.BoolRef]]:
+    """Return the index with outermost digit u (any integer) and the given ``(digit, extent)`` pairs within, and lemmas.
+
+    For digits i..j-1 with value v and size s, and every start k <= i: when v lies in [0, s), the digits k..j-1 divided
+    by s are the digits k..i-1 and leave v.  That v lies there, and that s >= 1, the other two lemmas say.
+
+    >>> n, lemmas = digits(z3.Int("u"), [(z3.Int("c"), z3.Int("f")), (z3.Int("d"), z3.Int("e"))])
+    >>> z3.simplify(n - ((z3.Int("u") * z3.Int("f") + z3.Int("c")) * z3.Int("e") + z3.Int("d")), som=True), len(lemmas)
+    (0, 6)
+    """
+    values, extents = [u, *(v for v, _ in pairs)], [None, *(e for _, e in pairs)]
+
+    def value(i: int, j: int) -> Any:
+        total: Any = values[i] if i < j else 0
+        for k in range(i + 1, j):
+            total = total * extents[k] + values[k]
+        return normal(total)
+
+    def size(i: int, j: int) -> Any:
+        total: Any = extents[i]
+        for k in range(i + 1, j):
+            total = total * extents[k]
+        return normal(total)
+
+    lemmas: list[z3.BoolRef] = []
+    count = len(values)
+    for j in range(2, count + 1):
+        for i in range(1, j):
+            if j - i > 1:
+                lemmas.append(lemma_positive(size(i, j - 1), extents[j - 1]))
+                lemmas.append(lemma_range(value(i, j - 1), size(i, j - 1), values[j - 1], extents[j - 1]))
+            lemmas.extend(lemma_divmod(value(k, i), size(i, j), value(i, j)) for k in range(i))
+    return value(0, count), lemmas

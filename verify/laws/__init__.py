@@ -1,0 +1,33 @@
+"""The theorems of the library, one module per operation.
+
+>>> len([law for law in all_laws() if law.group == "index"])
+9
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from verify.laws.core import Law
+
+__all__ = ["GROUPS", "all_laws", "law_named"]
+
+#: Modules of laws, in the order in which they build on each other.
+GROUPS: Final = ("index", "canonical", "grouping", "slicing")
+
+
+@cache
+def all_laws() -> tuple[Law, ...]:
+    """Return every law, in the order of :data:`GROUPS`."""
+    return tuple(law for group in GROUPS for law in import_module(f"verify.laws.{group}").LAWS)
+
+
+def law_named(name: str) -> Law:
+    """Return the law of this name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {law.name: law for law in all_laws()}[name]

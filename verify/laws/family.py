@@ -1,0 +1,270 @@
+"""Families: the shipping code on unknown strides, for every member of a finite list.
+
+A family has two functions.  ``run(x, member)`` builds the inputs from the unknowns of ``x`` and calls the library; a
+refusal is an answer too.  ``judge(member, answer)`` says what must hold of the answer, as formulas over the unknowns.
+A mutant is the same pair with a function of the library replaced.  On ints (``x`` hands out numbers) the same judge
+evaluates small members exhaustively and replays counterexamples; tables of ints are computed by numpy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
+from unittest import mock
+
+from layoutalg.errors import LayoutError, NotExpressibleError
+from layoutalg.tile import TileLayout
+from verify.explore import Formula, all_of, any_of, explore, holds, negate, zero
+from verify.laws.core import Law, Mutant, Settings, conjunction
+from verify.verdict import Proved, Refuted, Verdict
+
+__all__ = [
+    "Given",
+    "Labelled",
+    "Patch",
+    "attempt",
+    "family",
+    "layout_of",
+    "no_layout",
+    "show",
+    "table",
+    "the_layout",
+]
+
+#: (labels, obligation) pairs; the labels of the first that fails enter the counterexample.
+Labelled: TypeAlias = Iterable[tuple[Mapping[str, Any], Formula]]
+
+
+class Patch(NamedTuple):
+    """A mistake: a function of the library and what replaces it, wherever it is imported or in one module alone."""
+
+    right: Any
+    wrong: Any
+    only: ModuleType | None = None
+
+    def places(self) -> Iterator[tuple[ModuleType, str]]:
+        """Every module and name under which the library's code finds the function."""
+        found = [self.only] if self.only else [m for n, m in sys.modules.items() if n.split(".")[0] == "layoutalg"]
+        for module in found:
+            yield from ((module, name) for name, value in vars(module).items() if value is self.right)
+
+
+class Given:
+    """Hands out given numbers where an explorer hands out unknowns."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.values, self.asked = values, dict[str, int]()
+
+    def unknown(self, name: str) -> int:
+        """Return the number of this name, 0 where none is given."""
+        self.asked[name] = self.values.get(name, 0)
+        return self.asked[name]
+
+
+def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what the call gives, or the refusal that it raises."""
+    try:
+        return function(*args, **kwargs)
+    except NotExpressibleError as refusal:
+        return refusal
+
+
+def layout_of(x: Any, extents: Sequence[int], axes: Sequence[str]) -> TileLayout:
+    """Return the layout with these extents and axes and the unknown strides s0, s1, ..."""
+    return TileLayout.from_iters(
+        shard=[(e, x.unknown(f"s{k}"), a) for k, (e, a) in enumerate(zip(extents, axes, strict=True))]
+    )
+
+
+def table(layout: TileLayout) -> list[dict[str, Any]]:
+    """Return D(n) + O for every index, by numpy where all numbers are ints."""
+    iters, size = layout.shard, layout.size
+    if all(type(it.stride) is int for it in iters) and all(type(v) is int for v in layout.offset.values()):
+        columns = {name: column.tolist() for name, column in layout.table().items()}
+        return [{name: column[n] for name, column in columns.items()} for n in range(size)]
+    return [layout.apply(n) for n in range(size)]
+
+
+@cache
+def _prime_orders(size: int) -> tuple[tuple[int, ...], ...]:
+    """Every order of the prime factors, innermost first."""
+    factors, p, rest = [], 2, size
+    while rest > 1:
+        while rest % p == 0:
+            factors.append(p)
+            rest //= p
+        p += 1
+    return tuple(sorted(set(itertools.permutations(factors))))
+
+
+def _boundaries(order: Sequence[int]) -> list[int]:
+    return list(itertools.accumulate(order, lambda a, b: a * b, initial=1))
+
+
+def the_layout(values: Sequence[Mapping[str, Any]], order: Sequence[int]) -> Formula:
+    """The statement that a layout with these digit extents, innermost first, has the values.
+
+    Its strides are forced: one value of the table each.  A stride lies on one axis.
+    """
+    start, order = values[0], [extent for extent in order if extent > 1]
+    axes = sorted({axis for value in values for axis in value})
+
+    def step(n: int, axis: str) -> Any:
+        return values[n].get(axis, 0) - start.get(axis, 0)
+
+    parts: list[Formula] = []
+    units = _boundaries(order)[:-1]
+    for unit in units:
+        parts.extend(any_of([zero(step(unit, a)), zero(step(unit, b))]) for a, b in itertools.combinations(axes, 2))
+    for n in range(len(values)):
+        digits = [n // unit % extent for unit, extent in zip(units, order, strict=True)]
+        for axis in axes:
+            expected = sum((c * step(unit, axis) for c, unit in zip(digits, units, strict=True) if c), start=0)
+            parts.append(zero(step(n, axis) - expected))
+    return all_of(parts)
+
+
+def no_layout(values: Sequence[Mapping[str, Any]], *, boundaries: Iterable[int] = ()) -> Formula:
+    """The statement that no layout has these values (and a digit boundary at each of ``boundaries``).
+
+    Any layout can be split into digits of prime extent, so it is enough to deny each order of the prime factors.
+    """
+    wanted = set(boundaries)
+    return all_of(
+        negate(the_layout(values, order)) for order in _prime_orders(len(values)) if wanted <= set(_boundaries(order))
+    )
+
+
+def show(answer: Any) -> str:
+    """Spell an answer of the library: its repr, or the refusal."""
+    if isinstance(answer, LayoutError):
+        return f"{type(answer).__name__}: {answer}"
+    return repr(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    run: Callable[[Any, Any], Any]
+    judge: Callable[[Any, Any], Labelled]
+    members: tuple[Any, ...]
+    values: tuple[int, ...]
+    limit: int
+
+    def _body(self, member: Any, x: Any) -> Labelled:
+        return self.judge(member, self.run(x, member))
+
+    def prove(self, settings: Settings, scope: str, patches: Sequence[Patch] = ()) -> Verdict:
+        found: list[Verdict] = []
+        paths = 0
+        with _patched(patches):
+            for member in self.members:
+                verdict = explore(
+                    partial(self._body, member),
+                    scope=f"{member}",
+                    budget=settings.budget,
+                    seed=settings.seed,
+                )
+                if isinstance(verdict, Refuted):
+                    effort = sum(v.effort for v in found) + verdict.effort
+                    return Refuted(scope, {**verdict.counterexample, "member": member}, effort)
+                found.append(verdict)
+                paths += _paths(verdict)
+        return conjunction(f"{scope}; {len(self.members)} members, {paths} paths", found)
+
+    def replay(self, counterexample: Mapping[str, Any], patches: Sequence[Patch]) -> tuple[str, str]:
+        """Return the library's answer and the mutant's; raise unless the judge accepts the first, not the second."""
+        member, x = counterexample["member"], Given(counterexample)
+        right = self.run(x, member)
+        with _patched(patches):
+            wrong = self.run(x, member)
+        if not self._accepts(member, right) or self._accepts(member, wrong):
+            raise AssertionError(f"the counterexample does not repeat: {show(right)} and {show(wrong)}")
+        return show(right), show(wrong)
+
+    def _accepts(self, member: Any, answer: Any) -> bool:
+        return all(holds(formula, {}) for _, formula in self.judge(member, answer))
+
+    def evaluate(self) -> Verdict:
+        """Judge the answers for every choice of small strides, up to a number of cases, spread over all choices."""
+        count = 0
+        for member in self.members:
+            probe = Given({})
+            self.run(probe, member)
+            names = list(probe.asked)
+            choices = len(self.values) ** len(names)
+            share = max(1, self.limit // len(self.members))
+            for number in range(0, choices, max(1, choices // share)):
+                values = {
+                    name: self.values[number // len(self.values) ** k % len(self.values)]
+                    for k, name in enumerate(names)
+                }
+                count += 1
+                if not self._accepts(member, self.run(Given(values), member)):
+                    return Refuted("small strides", {**values, "member": member})
+        return Proved(f"{count} members evaluated")
+
+
+def _paths(verdict: Verdict) -> int:
+    return int(verdict.scope.rpartition("; ")[2].split()[0]) if isinstance(verdict, Proved) else 0
+
+
+@contextmanager
+def _patched(patches: Sequence[Patch]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for patch in patches:
+            places = list(patch.places())
+            if not places:
+                raise AssertionError(f"{patch.right} is not a function of the library: the mutant changes nothing")
+            for module, name in places:
+                stack.enter_context(mock.patch.object(module, name, patch.wrong))
+        yield
+
+
+def family(
+    name: str,
+    statement: str,
+    *,
+    scope: str,
+    members: Iterable[Any],
+    run: Callable[[Any, Any], Any],
+    judge: Callable[[Any, Any], Labelled],
+    mutants: Mapping[str, Sequence[Patch]],
+    values: Sequence[int] = (0, 1, -1, 2, 4),
+    limit: int = 2000,
+) -> Law:
+    """Return the law of a family.
+
+    Args:
+        name: ``file.law``.
+        statement: what holds.
+        scope: the members in words.
+        members: finite list; each must have a readable ``repr``.
+        run: ``(unknowns, member) -> answer``.
+        judge: ``(member, answer) -> (labels, obligation) pairs``.
+        mutants: name -> replacements of functions of the library.
+        values: strides tried in the evaluation on ints.
+        limit: cases of that evaluation.
+    """
+    written = _Family(run, judge, tuple(members), tuple(values), limit)
+    return Law(
+        name=name,
+        statement=statement,
+        scope=scope,
+        kind="family",
+        check=lambda settings: written.prove(settings, scope),
+        mutants=tuple(
+            Mutant(
+                wrong,
+                lambda settings, patches=patches: written.prove(settings, scope, patches),  # type: ignore[misc]
+                lambda values, patches=patches: written.replay(values, patches),  # type: ignore[misc]
+            )
+            for wrong, patches in mutants.items()
+        ),
+        evaluate=written.evaluate,
+    )
