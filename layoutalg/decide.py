@@ -15,7 +15,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Number", "Term", "as_number", "at_most", "equal", "exact_quotient", "is_symbolic"]
+__all__ = [
+    "Number",
+    "Term",
+    "as_number",
+    "at_most",
+    "certainly_equal",
+    "equal",
+    "exact_quotient",
+    "is_symbolic",
+    "joins",
+]
 
 #: An int, a :class:`Term` or a sympy expression; the algebra only uses ``+ - *``, ``// %`` and the questions below.
 Number = Any
@@ -54,6 +64,35 @@ def equal(a: Number, b: Number) -> bool:
     from layoutalg.symbolic import sym_equal
 
     return sym_equal(a, b)
+
+
+def certainly_equal(a: Number, b: Number) -> bool:
+    """Say whether ``a == b`` is known to hold; an undecided question counts as no.
+
+    For questions where no is always a sound answer, such as whether an iter may be dropped.
+    """
+    if type(a) is int and type(b) is int:
+        return a == b
+    from layoutalg.errors import UndecidedError
+
+    try:
+        return equal(a, b)
+    except UndecidedError:
+        return False
+
+
+def joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Number) -> bool:
+    """Decide whether an iter continues its inner neighbour's progression: ``stride == inner_extent * inner_stride``.
+
+    Symbolic extents count as at least 2 here: at extent 1 there is nothing to join, and either answer is right.
+    """
+    if type(stride) is int and type(inner_extent) is int and type(inner_stride) is int:
+        return stride == inner_extent * inner_stride
+    if any(isinstance(value, Term) for value in (stride, inner_extent, inner_stride, extent)):
+        return equal(stride, inner_extent * inner_stride)
+    from layoutalg.symbolic import sym_joins
+
+    return sym_joins(stride, inner_extent, inner_stride, extent)
 
 
 def at_most(a: Number, b: Number) -> bool:

@@ -23,7 +23,18 @@ from typing import Any
 from layoutalg.decide import Number, Term, as_number
 from layoutalg.errors import NotExpressibleError, RangeError, UndecidedError
 
-__all__ = ["Affine", "Param", "bounds", "bounds_of_sum", "divide_affine", "flatten", "split", "substitute"]
+__all__ = [
+    "Affine",
+    "Param",
+    "bounds",
+    "bounds_of_sum",
+    "divide",
+    "divide_affine",
+    "flatten",
+    "split",
+    "split_off",
+    "substitute",
+]
 
 
 def flatten(coord: Sequence[Any], shape: Sequence[Any]) -> Any:
@@ -272,6 +283,35 @@ def divide_affine(value: Number, divisor: int) -> tuple[Number, Number]:
             )
     rest = value.const % divisor
     return _affine(value.const // divisor, {p: c // divisor for p, c in value.terms}), rest
+
+
+def divide(value: Number, divisor: Number) -> tuple[Number, Number]:
+    """Return quotient and remainder of an index by an extent: ints, terms, affine or sympy expressions.
+
+    Raises:
+        NotExpressibleError: the remainder depends on a parameter.
+        UndecidedError: a symbolic remainder is not known.
+
+    >>> divide(13, 8)
+    (1, 5)
+    """
+    if isinstance(value, Affine) and type(divisor) is int:
+        return divide_affine(value, divisor)
+    if all(isinstance(number, (int, Term)) for number in (value, divisor)):
+        return value // divisor, value % divisor
+    from layoutalg.symbolic import sym_divmod
+
+    return sym_divmod(value, divisor)
+
+
+def split_off(index: Number, extent: Number) -> tuple[Number, Number]:
+    """Return ``index // extent`` and ``index % extent``, a sympy expression by its terms where they allow it."""
+    if type(index).__module__.partition(".")[0] == "sympy" or type(extent).__module__.partition(".")[0] == "sympy":
+        try:
+            return divide(index, extent)
+        except UndecidedError:
+            pass
+    return index // extent, index % extent
 
 
 def substitute(value: Number, values: Mapping[str, int]) -> Number:

@@ -117,12 +117,21 @@ def vector_at(iters: Sequence[Iter], index: Number) -> Vector:
     """
     total: Vector = {}
     for extent, stride, axis in reversed(iters[1:]):
-        total[axis] = total.get(axis, 0) + (index % extent) * stride
-        index = index // extent
+        if type(index) is int and type(extent) is int:
+            index, digit = divmod(index, extent)
+        else:
+            index, digit = _split_off(index, extent)
+        total[axis] = total.get(axis, 0) + digit * stride
     if iters:
         _, stride, axis = iters[0]
         total[axis] = total.get(axis, 0) + index * stride
     return total
+
+
+def _split_off(index: Number, extent: Number) -> tuple[Number, Number]:
+    from layoutalg.index import split_off
+
+    return split_off(index, extent)
 
 
 def vector_step(iters: Sequence[Iter], index: Number) -> Vector:

@@ -4,6 +4,9 @@ Strides, offsets and extents may be sympy expressions.  Write ``32*q`` to state 
 divisibility is read off the expression, never guessed.  A question that the assumptions do not settle raises
 :class:`~layoutalg.errors.UndecidedError` with the fact that was missing.
 
+The numbers are polynomials with integer coefficients.  Signs are read off the coefficients after writing each positive
+symbol as ``1 + s`` with ``s >= 0``: ``n*k - k`` becomes ``n + n*k`` and is never negative.
+
 This module alone imports sympy, and only when a symbolic number occurs.
 
 >>> n = symbol("n")
@@ -13,14 +16,36 @@ This module alone imports sympy, and only when a symbolic number occurs.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from layoutalg.decide import Number
-from layoutalg.errors import RangeError, UndecidedError
+from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.grouping import Shape, check_shape, group_iters
+from layoutalg.axis import Axis
+from layoutalg.decide import Number, as_number, at_most
+from layoutalg.errors import NotExpressibleError, RangeError, RegionError, UndecidedError
+from layoutalg.index import Affine, flatten, split_off
+from layoutalg.iters import Iters, Vector
 
-__all__ = ["sym_at_most", "sym_equal", "sym_number", "sym_quotient", "symbol"]
+if TYPE_CHECKING:
+    from layoutalg.tile import TileLayout
+
+__all__ = [
+    "closed_form",
+    "is_index",
+    "replace",
+    "sym_at_most",
+    "sym_divmod",
+    "sym_equal",
+    "sym_joins",
+    "sym_number",
+    "sym_quotient",
+    "symbol",
+]
 
 
 def symbol(name: str) -> Any:
@@ -41,42 +66,199 @@ def sym_number(value: Any) -> Number:
     return int(value) if value.is_Integer else value
 
 
+def _sign(expression: Any) -> tuple[bool, bool, int | None]:
+    """Return whether it is known to be >= 0, known to be <= 0, and its constant where it has no symbols.
+
+    The first two speak about the polynomial with every positive symbol s written as 1 + s.
+    """
+    shifts = {s: s + 1 for s in expression.free_symbols if s.is_positive}
+    shifted = sympy.expand(expression.subs(shifts, simultaneous=True))
+    if shifted.is_Integer:
+        return shifted >= 0, shifted <= 0, int(shifted)
+    terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(shifted)]
+    if not all(coefficient.is_Integer and (rest == 1 or rest.is_nonnegative) for coefficient, rest in terms):
+        known = sympy.expand(expression)
+        return bool(known.is_nonnegative), bool(known.is_nonpositive), None
+    return all(c >= 0 for c, _ in terms), all(c <= 0 for c, _ in terms), None
+
+
 def sym_equal(a: Number, b: Number) -> bool:
-    """Decide a == b from the assumptions, or raise UndecidedError."""
-    difference = sympy.expand(a - b)
-    if difference.is_zero is None:
-        difference = sympy.factor(difference)
-    if difference.is_zero is None:
-        raise UndecidedError(f"it is not known whether {a} == {b}", question=("==", a, b))
-    return bool(difference.is_zero)
+    """Decide a == b for all values of the symbols, or raise UndecidedError.
+
+    >>> k = symbol("k")
+    >>> sym_equal(2 * k, 1), sym_equal(k + 1, k)
+    (False, False)
+    """
+    difference = sympy.expand(sympy.sympify(a) - b)
+    if difference.is_zero:
+        return True
+    if _sign(difference - 1)[0] or _sign(difference + 1)[1] or not _divides_somewhere(difference):
+        return False
+    raise UndecidedError(f"it is not known whether {a} == {b}", question=("==", a, b))
+
+
+def _divides_somewhere(difference: Any) -> bool:
+    """Say whether the polynomial's content allows the value 0: the gcd of the coefficients divides the constant."""
+    constant, rest = difference.as_coeff_Add()
+    coefficients = [term.as_coeff_Mul()[0] for term in sympy.Add.make_args(rest)]
+    if not (constant.is_Integer and all(c.is_Integer for c in coefficients)):
+        return True
+    return int(constant) % math.gcd(*(int(c) for c in coefficients)) == 0
+
+
+def sym_joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Number) -> bool:
+    """Decide stride == inner_extent * inner_stride, bare symbols among the extents counting as at least 2.
+
+    >>> n, k = symbol("n"), symbol("k")
+    >>> sym_joins(1, n, k, k)  # column-major (k, n) does not merge: at n = k = 1 there is nothing to merge
+    False
+    """
+    bare = {x: x + 1 for x in (inner_extent, extent) if getattr(x, "is_Symbol", False)}
+    question = [sympy.sympify(x) for x in (stride, inner_extent * inner_stride)]
+    try:
+        return sym_equal(*(x.subs(bare, simultaneous=True) for x in question))
+    except UndecidedError:
+        raise UndecidedError(
+            f"it is not known whether {question[0]} == {question[1]}", question=("==", *question)
+        ) from None
 
 
 def sym_at_most(a: Number, b: Number) -> bool:
-    """Decide a <= b from the assumptions, or raise UndecidedError."""
-    difference = sympy.expand(b - a)
-    known = difference.is_nonnegative
-    if known is None and difference.subs({s: s + 1 for s in difference.free_symbols}).expand().is_nonnegative:
-        known = True  # positive integers are at least 1
-    if known is None:
-        raise UndecidedError(f"it is not known whether {a} <= {b}", question=("<=", a, b))
-    return bool(known)
+    """Decide a <= b for all values of the symbols, or raise UndecidedError."""
+    difference = sympy.expand(sympy.sympify(b) - a)
+    if _sign(difference)[0]:
+        return True
+    if _sign(difference + 1)[1]:
+        return False
+    raise UndecidedError(f"it is not known whether {a} <= {b}", question=("<=", a, b))
 
 
 def sym_quotient(a: Number, b: Number) -> Number | None:
-    """Return a / b when that is an integer for all values of the symbols; None when it is not for some.
+    """Return a / b when that is an integer for all values of the symbols; None when it is for none.
 
     Raises:
         UndecidedError: the quotient is an integer for some values only; the message states what was missing.
+
+    >>> q = symbol("q")
+    >>> sym_quotient(32 * q, 16 * q), sym_quotient(4, 32 * q), sym_quotient(4 * q + 2, 4)
+    (2, None, None)
     """
-    quotient = sympy.cancel(sympy.sympify(a) / b)
-    if quotient.is_integer:
-        return sym_number(quotient)
-    numerator, denominator = sympy.fraction(quotient)
-    if quotient.is_integer is False or (numerator.is_Integer and denominator.is_Integer):
-        return None
-    if numerator.is_Integer and not denominator.is_Integer:
-        raise UndecidedError(f"it is not known whether {b} divides {a}", question=("divides", b, a))
-    raise UndecidedError(
+    numerator, denominator = sympy.fraction(sympy.together(sympy.cancel(sympy.sympify(a) / b)))
+    if denominator == 1:
+        return sym_number(numerator)
+    missing = UndecidedError(
         f"it is not known whether {b} divides {a}; state divisibility by writing a size as a multiple, such as 32*q",
         question=("divides", b, a),
     )
+    if denominator.is_Integer:
+        if not _divides_somewhere(numerator + denominator * sympy.Dummy()):
+            return None
+        raise missing
+    if _sign(sympy.expand(numerator - 1))[0] and _sign(sympy.expand(denominator - numerator - 1))[0]:
+        return None  # 0 < a < b
+    raise missing
+
+
+def sym_divmod(value: Number, divisor: Number) -> tuple[Number, Number]:
+    """Return quotient and remainder of a polynomial by an extent, where the terms decide them.
+
+    Raises:
+        UndecidedError: some term is no known multiple of the divisor, nor known to be a remainder.
+
+    >>> i = symbol("i")
+    >>> sym_divmod(64 * i + 13, 8)
+    (8*i + 1, 5)
+    """
+    quotient: Number = 0
+    rest: Number = 0
+    for term in sympy.Add.make_args(sympy.expand(sympy.sympify(value))):
+        try:
+            part = sym_quotient(term, divisor)
+        except UndecidedError:
+            part = None
+        quotient, rest = (quotient, rest + term) if part is None else (quotient + part, rest)
+    rest = sym_number(sympy.sympify(rest))
+    if type(rest) is int and type(divisor) is int:
+        carry, rest = divmod(rest, divisor)
+        return sym_number(sympy.sympify(quotient + carry)), rest
+    try:
+        inside = sym_at_most(0, rest) and sym_at_most(rest + 1, divisor)
+    except UndecidedError:
+        inside = False
+    if not inside:
+        raise UndecidedError(
+            f"{value} modulo {divisor} is not known; write the parts that are multiples of {divisor} as such",
+            question=("mod", value, divisor),
+        )
+    return sym_number(sympy.sympify(quotient)), rest
+
+
+def is_index(value: Number, sizes: Sequence[Number]) -> bool:
+    """Say whether a symbolic begin has a symbol that no size has: an index, which is inside by assumption."""
+    known = set().union(*(getattr(size, "free_symbols", set()) for size in sizes))
+    return bool(getattr(value, "free_symbols", set()) - known)
+
+
+def replace(value: Number, values: Mapping[str, int]) -> Number:
+    """Replace symbols by name.
+
+    Raises:
+        RangeError: a positive symbol by a number below 1.
+
+    >>> replace(32 * symbol("q"), {"q": 3})
+    96
+    """
+    if not isinstance(value, sympy.Basic):
+        return value
+    chosen = {s: as_number(values[s.name], s.name) for s in value.free_symbols if s.name in values}
+    for s, number in chosen.items():
+        if s.is_positive and not at_most(1, number):
+            raise RangeError(f"{s} = {number} is below 1; symbols stand for positive integers", value=number)
+    return sym_number(sympy.sympify(value.subs(chosen, simultaneous=True)))
+
+
+def closed_form(layout: TileLayout, coord: Sequence[Any], shape: Sequence[Any] | None) -> dict[str, Any]:
+    """Return the base place as a simplified expression per axis, coordinates given as symbols, names or numbers.
+
+    Where the layout follows the shape, each coordinate splits into the digits of its own iters, so that a digit which
+    is the whole coordinate is printed as such; elsewhere the flat index is split.
+    """
+    given = coord[0] if len(coord) == 1 and isinstance(coord[0], (tuple, list)) else coord
+    x = [sympy.Symbol(c, integer=True, nonnegative=True) if isinstance(c, str) else c for c in given]
+    extents = check_shape(shape, layout.size) if shape is not None else None
+    if extents is None:
+        extents = (layout.size,) if len(x) == 1 else tuple(it.extent for it in layout.shard)
+    if len(x) != len(extents):
+        raise RegionError(f"{len(x)} coordinates {tuple(x)} for {len(extents)} extents {extents}", coord=tuple(x))
+    total: Vector = {axis: 0 for axis in layout.axes}
+    total |= {Axis.get(name): value for name, value in layout.offset.items()}
+    for c, iters in zip(*_by_dimension(layout, x, extents), strict=True):
+        for axis, value in _digits_of(c, iters):
+            total[axis] = total[axis] + value
+    return {axis.name: _tidy(value) for axis, value in total.items()}
+
+
+def _digits_of(x: Any, iters: Iters) -> Iterator[tuple[Axis, Any]]:
+    """Yield what each iter adds to its axis: ``floor(x / place value) mod extent`` times its stride."""
+    place: Number = 1
+    for position in range(len(iters) - 1, -1, -1):
+        extent, stride, axis = iters[position]
+        digit = split_off(sympy.sympify(x), place)[0]
+        yield axis, stride * (digit if position == 0 else split_off(digit, extent)[1])
+        place = place * extent
+
+
+def _by_dimension(layout: TileLayout, x: Sequence[Any], extents: Shape) -> tuple[Sequence[Any], list[Iters]]:
+    """Return coordinates with the iters of each, or the flat index with all iters where the shape does not group."""
+    iters = canonical_shard(layout.shard)
+    try:
+        grouped, seps = group_iters(iters, extents)
+    except (NotExpressibleError, UndecidedError):
+        return [flatten(x, extents)], [iters]
+    return x, [canonical_shard(grouped[a:b]) for a, b in pairwise(seps)]
+
+
+def _tidy(value: Number) -> Any:
+    if isinstance(value, Affine):  # parameters are printed as symbols
+        value = value.const + sum(c * sympy.Symbol(p.name, integer=True) for p, c in value.terms)
+    return sympy.expand(sympy.sympify(value))

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from layoutalg.axis import Axis, m
-from layoutalg.decide import Number, at_most, equal, exact_quotient
+from layoutalg.decide import Number, at_most, certainly_equal, equal, exact_quotient, joins
 from layoutalg.errors import UndecidedError
 from layoutalg.iters import Iter, Iters, Vector
 
-__all__ = ["canonical_replica", "canonical_shard", "factor_sumset", "merge_progressions", "sumset"]
+__all__ = ["canonical_replica", "canonical_shard", "factor_sumset", "find_sumset", "merge_progressions", "sumset"]
 
 #: Sets of replica translations are enumerated up to this many elements per axis.
 MAX_SET = 1 << 16
@@ -33,10 +33,13 @@ MAX_SET = 1 << 16
 MAX_NODES = 200_000
 
 
-def canonical_shard(iters: Iters) -> Iters:
+def canonical_shard(iters: Iters, *, strict: bool = False) -> Iters:
     """Return the unique shortest list with the same map; the same tuple when nothing changes.
 
     Law (verify.laws.canonical): D is the same map, and equal maps give equal lists.
+
+    With symbols the list is the shortest that is right for all their values; ``strict`` raises UndecidedError where
+    the values decide whether two neighbours merge, otherwise they stay apart.
 
     >>> from layoutalg.iters import make_iter
     >>> canonical_shard((make_iter(4, 8), make_iter(1, 5), make_iter(8, 1)))
@@ -46,20 +49,29 @@ def canonical_shard(iters: Iters) -> Iters:
     changed = False
     for it in reversed(iters):
         extent, stride, axis = it
-        if equal(extent, 1):
+        if certainly_equal(extent, 1):
             changed = True
             continue
-        if axis is not m and equal(stride, 0):
+        if axis is not m and certainly_equal(stride, 0):
             axis, changed = m, True
             it = Iter(extent, 0, m)
         if merged:
             inner_extent, inner_stride, inner_axis = merged[-1]
-            if axis is inner_axis and equal(stride, inner_extent * inner_stride):
+            if axis is inner_axis and _joins(stride, inner_extent, inner_stride, extent, strict=strict):
                 merged[-1] = Iter(extent * inner_extent, inner_stride, axis)
                 changed = True
                 continue
         merged.append(it)
     return tuple(reversed(merged)) if changed else iters
+
+
+def _joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Number, *, strict: bool) -> bool:
+    try:
+        return joins(stride, inner_extent, inner_stride, extent)
+    except UndecidedError:
+        if strict:
+            raise
+        return False
 
 
 def merge_progressions(iters: Iterable[Iter]) -> tuple[dict[Axis, list[tuple[Number, Number]]], Vector]:
@@ -75,7 +87,7 @@ def merge_progressions(iters: Iterable[Iter]) -> tuple[dict[Axis, list[tuple[Num
     per_axis: dict[Axis, list[tuple[Number, Number]]] = {}
     offset: Vector = {}
     for extent, stride, axis in iters:
-        if equal(extent, 1) or equal(stride, 0):
+        if certainly_equal(extent, 1) or equal(stride, 0):
             continue
         if at_most(stride, 0):
             offset[axis] = offset.get(axis, 0) + (extent - 1) * stride
@@ -103,9 +115,12 @@ def _merge(pairs: list[tuple[Number, Number]]) -> list[tuple[Number, Number]]:
 
 def _join(fine: tuple[Number, Number], coarse: tuple[Number, Number]) -> tuple[Number, Number] | None:
     (s, e), (t, f) = fine, coarse
-    k = exact_quotient(t, s)
-    if k is None or not at_most(1, k) or not at_most(k, e):
-        return None
+    try:
+        k = exact_quotient(t, s)
+        if k is None or not at_most(1, k) or not at_most(k, e):
+            return None
+    except UndecidedError:
+        return None  # two progressions that are not known to be one stay two
     return s, e + (f - 1) * k
 
 
@@ -157,22 +172,35 @@ def _show(pairs: Sequence[tuple[Number, Number]]) -> str:
 
 
 def factor_sumset(elements: frozenset[int]) -> list[tuple[Number, Number]]:
-    """Write a set with least element 0 as a sum of progressions: fewest, then the least list in increasing stride.
-
-    Raises:
-        UndecidedError: the search exceeds its budget of nodes.
+    """Write a sum of progressions with least element 0 in its canonical way; see :func:`find_sumset`.
 
     >>> factor_sumset(frozenset({0, 2, 3, 4, 5, 7}))
     [(2, 3), (3, 2)]
     """
+    found = find_sumset(elements)
+    assert found is not None, "a set of replicas is a sum of the progressions that made it"
+    return found
+
+
+def find_sumset(elements: frozenset[int]) -> list[tuple[Number, Number]] | None:
+    """Write a set with least element 0 as a sum of progressions, or return None where there is none.
+
+    The fewest progressions, then the least list of (stride, extent) in increasing stride.
+
+    Raises:
+        UndecidedError: the search exceeds its budget of nodes.
+
+    >>> find_sumset(frozenset({0, 1, 3})) is None
+    True
+    """
     if len(elements) == 1:
         return []
     budget = [MAX_NODES]
-    for count in range(1, len(elements).bit_length() + len(elements)):
+    for count in range(1, len(elements)):
         found = next(_factorisations(elements, frozenset({0}), count, 1, budget), None)
         if found is not None:
             return found
-    raise AssertionError("a set of replicas is a sum of the progressions that made it")
+    return None
 
 
 def _factorisations(

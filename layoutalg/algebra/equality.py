@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from layoutalg.algebra.canonical import canonical_shard, merge_progressions, sumset
 from layoutalg.axis import Axis
-from layoutalg.decide import Number, equal
-from layoutalg.errors import LayoutError
+from layoutalg.decide import Number, at_most, equal
+from layoutalg.errors import LayoutError, UndecidedError
 from layoutalg.iters import Iters, Vector
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["difference"]
 
 
-def difference(a: TileLayout, b: TileLayout) -> tuple[int | None, str] | None:
+def difference(a: TileLayout, b: TileLayout) -> tuple[Number | None, str] | None:
     """Return None for equivalent layouts, else the first index that differs (None for sizes) and why in words."""
     if not (hasattr(b, "shard") and hasattr(b, "replica")):
         raise LayoutError(f"a layout is compared with a layout, not {b!r}; texts: TileLayout.parse")
@@ -34,33 +34,42 @@ def difference(a: TileLayout, b: TileLayout) -> tuple[int | None, str] | None:
     index = first_difference(shard_a, shard_b)
     if index is None:
         return None
-    at_a, at_b = (", ".join(f"{k} = {v}" for k, v in x.apply(index).items()) for x in (a, b))
+    at_a, at_b = (", ".join(f"{k} = {v}" for k, v in x.apply(index, shape=(x.size,)).items()) for x in (a, b))
     return index, f"index {index}: {at_a} against {at_b}"
 
 
-def first_difference(a: Iters, b: Iters) -> int | None:
+def first_difference(a: Iters, b: Iters) -> Number | None:
     """Return the first index at which two canonical shards of one size differ, or None.
 
     The innermost iter is the longest run from the start: while both agree on it, the question moves to the run
     starts; else the shorter run ends first, or the very first step differs.
 
+    Raises:
+        UndecidedError: symbols whose values decide it; the message states the missing fact.
+
     >>> from layoutalg.iters import make_iter
     >>> first_difference((make_iter(2, 8), make_iter(4, 1)), (make_iter(8, 1),))
     4
     """
-    unit = 1
+    unit: Number = 1
     a_rest, b_rest = list(a), list(b)
     while a_rest and b_rest:
-        x, y = a_rest[-1], b_rest[-1]
+        x, y = a_rest.pop(), b_rest.pop()
         if x.axis is not y.axis or not equal(x.stride, y.stride):
+            _check_moves(x.extent, y.extent)
             return unit
         if not equal(x.extent, y.extent):
-            least = min(x.extent, y.extent)
-            return int(unit * least)
-        unit *= x.extent
-        a_rest.pop()
-        b_rest.pop()
+            least = x.extent if at_most(x.extent, y.extent) else y.extent
+            return unit * least
+        unit = unit * x.extent
     return None
+
+
+def _check_moves(*extents: Number) -> None:
+    """Two steps that differ show a difference of layouts only where both digits have a second value."""
+    for extent in extents:
+        if type(extent) is not int and not at_most(2, extent):
+            raise UndecidedError(f"it is not known whether {extent} == 1", question=("==", extent, 1))
 
 
 def _different_set(a: TileLayout, b: TileLayout) -> Axis | None:

@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Sequence
 
 from layoutalg.axis import m
-from layoutalg.decide import Number, as_number, at_most, equal, exact_quotient
-from layoutalg.errors import NotExpressibleError, RegionError
+from layoutalg.decide import Number, as_number, at_most, certainly_equal, equal, exact_quotient
+from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
 from layoutalg.iters import Iter, Iters, size_of
 
 __all__ = [
@@ -78,13 +78,12 @@ def group_iters(iters: Iters, shape: Shape) -> tuple[Iters, tuple[int, ...]]:
     counts: list[int] = []
     for dim in range(len(shape) - 1, -1, -1):
         before, need = len(result), shape[dim]
-        while not equal(need, 1):
+        while not certainly_equal(need, 1):
             if not remaining:
                 raise RegionError(f"shape {show_shape(shape)} has more elements than the layout", shape=shape)
             extent, stride, axis = remaining.pop()
-            rest = exact_quotient(need, extent)
+            rest, outer = _quotients(need, extent)
             if rest is None:
-                outer = exact_quotient(extent, need)
                 if outer is None:
                     raise _no_boundary(iters, shape, dim, Iter(extent, stride, axis), need)
                 remaining.append(Iter(outer, stride * need, axis))
@@ -92,12 +91,24 @@ def group_iters(iters: Iters, shape: Shape) -> tuple[Iters, tuple[int, ...]]:
             result.append(Iter(extent, stride, axis))
             need = rest
         counts.append(len(result) - before)
-    if remaining and not all(equal(it.extent, 1) for it in remaining):
+    if remaining and not all(certainly_equal(it.extent, 1) for it in remaining):
         raise RegionError(f"shape {show_shape(shape)} has fewer elements than the layout", shape=shape)
     seps = [0]
     for count in reversed(counts):
         seps.append(seps[-1] + count)
     return tuple(reversed(result)), tuple(seps)
+
+
+def _quotients(need: Number, extent: Number) -> tuple[Number | None, Number | None]:
+    """Return need / extent, else extent / need; raise UndecidedError only if neither is known to be exact."""
+    try:
+        rest = exact_quotient(need, extent)
+    except UndecidedError:
+        outer = exact_quotient(extent, need)
+        if outer is None:
+            raise
+        return None, outer
+    return rest, (exact_quotient(extent, need) if rest is None else None)
 
 
 def regroup_iters(iters: Iters, extents: Shape) -> Iters:
@@ -136,12 +147,15 @@ def group_many_iters(iters: Iters, shapes: Sequence[Shape]) -> tuple[Iters, tupl
 
     Raises:
         NotExpressibleError: the boundaries of the shapes do not nest, or one shape does not group.
+        UndecidedError: a shape has symbols.
 
     >>> from layoutalg.iters import make_iter
     >>> group_many_iters((make_iter(32, 1),), [(4, 8), (16, 2)])
     ((4:8, 4:2, 2:1), ((0, 1, 3), (0, 2, 3)))
     """
     boundaries = [_boundaries(shape) for shape in shapes]
+    if not all(type(place) is int for places in boundaries for place in places):
+        raise UndecidedError("group_many orders the boundaries of its shapes, so it needs numbers; group takes symbols")
     needed: dict[int, int] = {}
     for places in boundaries:
         for place in set(places):

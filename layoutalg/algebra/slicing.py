@@ -32,9 +32,9 @@ from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
 from layoutalg.algebra.recognise import first_failure, recognise_values
 from layoutalg.axis import Axis
-from layoutalg.decide import Number, as_number, at_most, equal
+from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
-from layoutalg.index import Affine, bounds, divide_affine
+from layoutalg.index import Affine, bounds, divide
 from layoutalg.iters import (
     Iter,
     Iters,
@@ -54,10 +54,10 @@ MAX_TABULATED = 1 << 24
 
 
 class Interval(NamedTuple):
-    """``[begin, begin + length)`` of one dimension; begin may be affine in parameters, length is an int."""
+    """``[begin, begin + length)`` of one dimension; begin may hold parameters or symbols, length symbols."""
 
     begin: Number
-    length: int
+    length: Number
 
     def __str__(self) -> str:
         return f"[{self.begin}, {self.begin + self.length})"
@@ -88,11 +88,12 @@ def check_region(region: object, shape: Shape) -> Region:
     if len(region) != len(shape):
         raise RegionError(f"region has {len(region)} dimensions, the shape {shape} has {len(shape)}", shape=shape)
     return tuple(
-        _check_interval(entry, extent, dim) for dim, (entry, extent) in enumerate(zip(region, shape, strict=True))
+        _check_interval(entry, extent, dim, shape)
+        for dim, (entry, extent) in enumerate(zip(region, shape, strict=True))
     )
 
 
-def _check_interval(entry: object, extent: Number, dim: int) -> Interval:
+def _check_interval(entry: object, extent: Number, dim: int, shape: Shape) -> Interval:
     if isinstance(entry, Interval):
         begin, end = entry.begin, entry.begin + entry.length
     elif isinstance(entry, (tuple, list)):
@@ -103,18 +104,27 @@ def _check_interval(entry: object, extent: Number, dim: int) -> Interval:
         begin = as_number(entry, f"region[{dim}]")
         end = begin + 1
     count = end - begin
-    if type(count) is not int:
+    if isinstance(count, Affine):
         raise RegionError(f"region[{dim}] = [{begin}, {end}) has the length {count}, which is no constant", dim=dim)
-    if count < 1:
+    if not at_most(1, count):
         raise RegionError(f"region[{dim}] = [{begin}, {end}) is empty", dim=dim, begin=begin, end=end)
-    inside = (
-        bounds(begin)[0] >= 0 and bounds(end)[1] <= extent
-        if type(extent) is int and isinstance(begin, (int, Affine))
-        else at_most(0, begin) and at_most(end, extent)
-    )
-    if not inside:
+    if not _is_inside(begin, end, extent, shape):
         raise RegionError(f"region[{dim}] = [{begin}, {end}) leaves [0, {extent})", dim=dim, begin=begin, end=end)
     return Interval(begin, count)
+
+
+def _is_inside(begin: Number, end: Number, extent: Number, shape: Shape) -> bool:
+    """Decide 0 <= begin and end <= extent; a symbolic index that no size knows is inside unless it cannot be."""
+    if type(extent) is int and isinstance(begin, (int, Affine)):
+        return bounds(begin)[0] >= 0 and bounds(end)[1] <= extent
+    try:
+        return at_most(0, begin) and at_most(end, extent)
+    except UndecidedError:
+        from layoutalg.symbolic import is_index
+
+        if not is_index(begin, shape):
+            raise
+        return True
 
 
 def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vector]:
@@ -137,7 +147,7 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
         return _slice_by_table(iters, shape, region, error)
     parts: list[Iters] = []
     offset: Vector = {}
-    inner = 1
+    inner: Number = 1
     for dim in range(len(merged_shape) - 1, -1, -1):
         part = canonical_shard(grouped[seps[dim] : seps[dim + 1]])
         begin, count = merged_region[dim]
@@ -158,8 +168,8 @@ def _merge_dimensions(shape: Shape, region: Region) -> tuple[Shape, Region]:
     for extent, interval in zip(shape, region, strict=True):
         if extents:
             outer = box[-1]
-            full = equal(interval.length, extent) and equal(interval.begin, 0)
-            if full or outer.length == 1:
+            full = certainly_equal(interval.length, extent) and certainly_equal(interval.begin, 0)
+            if full or certainly_equal(outer.length, 1):
                 begin = outer.begin * extent + interval.begin
                 count = outer.length * extent if full else interval.length
                 extents[-1], box[-1] = extents[-1] * extent, Interval(begin, count)
@@ -169,28 +179,44 @@ def _merge_dimensions(shape: Shape, region: Region) -> tuple[Shape, Region]:
     return tuple(extents), tuple(box)
 
 
-def _interval(iters: Iters, begin: Number, count: int) -> tuple[Iters, Vector]:
+def _interval(iters: Iters, begin: Number, count: Number) -> tuple[Iters, Vector]:
     """Slice one dimension: the iters of ``[begin, begin + count)`` and the place of its start."""
-    if count == 1:
+    if certainly_equal(count, 1):
         return (), vector_at(iters, begin)
     extent, stride, axis = iters[-1]
     if len(iters) == 1:
         return (Iter(count, stride, axis),), {axis: begin * stride}
-    u, d = divide_affine(begin, extent)
+    u, d = divide(begin, extent)
     outer = iters[:-1]
-    if d == 0 and count % extent == 0:
-        sliced, start = _peel(outer, u, count // extent, extent)
-        return (*sliced, iters[-1]), start
+    if certainly_equal(d, 0):
+        blocks = _blocks(count, extent)
+        if blocks is not None:
+            sliced, start = _peel(outer, u, blocks, extent)
+            return (*sliced, iters[-1]), start
     start = combine(vector_at(outer, u), {axis: d * stride})
-    if d + count <= extent:
+    if at_most(d + count, extent):
         return (Iter(count, stride, axis),), start
+    if not all(type(value) is int for value in (d, count, extent)):
+        raise UndecidedError(
+            f"slice: [{begin}, {begin + count}) runs across blocks of {extent} elements; whether its parts form one "
+            f"layout depends on the values of the symbols. State the sizes as multiples of {extent}, or slice apart",
+            question=("<=", d + count, extent),
+        )
     first = vector_step(outer, u)
     if vectors_equal(first, {axis: extent * stride}):
         return _smooth(outer, u, d, count, iters[-1]), start
     return _broken(outer, u, d, count, iters[-1]), start
 
 
-def _peel(outer: Iters, u: Number, count: int, extent: int) -> tuple[Iters, Vector]:
+def _blocks(count: Number, extent: Number) -> Number | None:
+    """Return count / extent if exact; with symbols only where that is known."""
+    try:
+        return exact_quotient(count, extent)
+    except UndecidedError:
+        return None
+
+
+def _peel(outer: Iters, u: Number, count: Number, extent: Number) -> tuple[Iters, Vector]:
     try:
         return _interval(outer, u, count)
     except _NoRunError as stop:
@@ -241,7 +267,7 @@ def _run_length(iters: Iters, begin: Number, limit: int) -> int:
     if len(iters) == 1:
         return limit
     extent, stride, axis = iters[-1]
-    u, d = divide_affine(begin, extent)
+    u, d = divide(begin, extent)
     if d + limit <= extent:
         return limit
     if vectors_equal(vector_step(iters[:-1], u), {axis: extent * stride}):
@@ -260,7 +286,7 @@ def _one_axis(extent: int, vector: Vector, index: int) -> Iter:
 def _slice_by_table(iters: Iters, shape: Shape, region: Region, why: NotExpressibleError) -> tuple[Iters, Vector]:
     """Judge a box whose shape the layout does not group by, point by point."""
     count = math.prod(interval.length for interval in region)
-    if not all(type(interval.begin) is int for interval in region) or not all(_is_int(it) for it in iters):
+    if not _is_concrete(iters, region):
         raise NotExpressibleError(
             f"slice: {show_region(region)} of {show_shape(shape)} has a symbolic begin or stride, and the layout does "
             f"not follow the shape's dimensions. {why}",
@@ -299,10 +325,10 @@ def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[
     return dict(evaluate_iters(iters, {}, tuple({it.axis: None for it in iters}), index))
 
 
-def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inner: int) -> NotExpressibleError:
+def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inner: Number) -> NotExpressibleError:
     """Explain a refusal; the index is found on the box's first values where they are integers."""
     index = stop.index * inner
-    if all(type(interval.begin) is int for interval in region) and all(_is_int(it) for it in iters):
+    if _is_concrete(iters, region):
         total = math.prod(interval.length for interval in region)
         values = _box_values(iters, shape, region, min(total, 1 << 16))
         index = first_failure(values, total, default=index)
@@ -315,8 +341,9 @@ def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inne
     )
 
 
-def _is_int(it: Iter) -> bool:
-    return type(it.extent) is int and type(it.stride) is int
+def _is_concrete(iters: Iters, region: Region) -> bool:
+    numbers = [x for it in iters for x in it[:2]] + [x for interval in region for x in interval]
+    return all(type(x) is int for x in numbers)
 
 
 def show_region(region: Region) -> str:
