@@ -30,7 +30,7 @@ from codegen_cuda.errors import BuildError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.launch import launch
 from codegen_cuda.tensor import kernel_of, permute, permute_tensor
-from codegen_cuda.tensor.choose import choose, contiguous, tile_shape, widen
+from codegen_cuda.tensor.choose import candidates, choose, contiguous, tile_shape, widen
 from codegen_cuda.tensor.plan import TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem, layouts_of_permutation, pose_tensor
 from codegen_cuda.tensor.rows import plan_rows
@@ -87,7 +87,8 @@ def explored(case: Case) -> list[Kernel]:
     """The preferred plan of a case, then many others of its strategy."""
     problem = case.problem()
     units = widen(problem)
-    plans = [choose(units), *_variants(units)]
+    plans = [choose(units), *candidates(units)]
+    plans += [] if case.name == "survey" else _variants(units)
     distinct = {p.describe() + str(p.order): p for p in plans}
     return [kernel_of(problem, plan) for plan in distinct.values()]
 
@@ -117,6 +118,47 @@ def _variants(units: TensorProblem) -> Iterator[TensorPlan]:
             plan = plan_tiles(units, shape, threads=threads, order=order) if shape else first
             if plan.shared_bytes <= 110 * 1024:
                 yield plan
+
+
+#: Requests beyond the baselines: thin, odd, small and deep ones, in about 60 million elements.
+SURVEY: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((4097, 4099, 3), (2, 0, 1)),
+    ((3, 4097, 4099), (1, 2, 0)),
+    ((4093, 127, 121), (0, 2, 1)),
+    ((127, 4093, 121), (1, 0, 2)),
+    ((8_000_009, 7), (1, 0)),
+    ((7, 8_000_009), (1, 0)),
+    ((4_000_000, 16), (1, 0)),
+    ((16, 4_000_000), (1, 0)),
+    ((3_000_000, 20), (1, 0)),
+    ((20, 3_000_000), (1, 0)),
+    ((2_000_003, 33), (1, 0)),
+    ((33, 2_000_003), (1, 0)),
+    ((400, 3, 224, 224), (0, 2, 3, 1)),
+    ((400, 224, 224, 3), (0, 3, 1, 2)),
+    ((256, 56, 56, 80), (0, 3, 1, 2)),
+    ((256, 80, 57, 57), (0, 2, 3, 1)),
+    ((17, 31, 19, 83, 73), (4, 3, 2, 1, 0)),
+    ((512, 197, 640), (1, 0, 2)),
+    ((128, 12, 640, 64), (0, 2, 1, 3)),
+    ((127, 13, 577, 65), (0, 2, 1, 3)),
+    ((20,) * 6, (5, 4, 3, 2, 1, 0)),
+    ((9,) * 8, (7, 6, 5, 4, 3, 2, 1, 0)),
+    ((16, 16, 16, 16, 16, 64), (1, 0, 3, 2, 5, 4)),
+    ((88, 88, 88, 88), (2, 3, 0, 1)),
+    ((4096, 4096, 4), (1, 0, 2)),
+    ((4096, 4096, 3), (1, 0, 2)),
+    ((2048, 2, 16384), (2, 1, 0)),
+    ((60_000_011,), (0,)),
+    ((2, 30_000_001), (1, 0)),
+    ((30_000_001, 2), (1, 0)),
+)
+
+
+def survey() -> list[Case]:
+    """The further requests for every element width."""
+    kinds = ("uint8", "float16", "float32", "float64", "complex128")
+    return [Case("survey", shape, perm, kind, 0.0, None) for kind in kinds for shape, perm in SURVEY]
 
 
 class Bench:
@@ -294,9 +336,11 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose 'name dtype' contains this text")
     parser.add_argument("--explore", action="store_true", help="measure every candidate plan")
     parser.add_argument("--libraries", action="store_true", help="also run the helper on arrays of every library")
+    parser.add_argument("--survey", action="store_true", help="measure requests beyond the baselines instead")
     parser.add_argument("--repetitions", type=int, default=25)
     options = parser.parse_args()
     chosen, copy = cases(options.only)
+    chosen = survey() if options.survey else chosen
     sources = [explored(c) if options.explore else [kernel_of(c.problem(), choose(widen(c.problem())))] for c in chosen]
     with ProcessPoolExecutor() as pool:
         bare = [replace(k, plan=None, problem=None) for group in sources for k in group]
@@ -310,8 +354,9 @@ def main() -> int:
         plans = [k.plan.describe() for k in group if k.plan is not None]
         results.append(measure(bench, case, kernels, plans, explore=options.explore))
         row = results[-1]
+        title = case.name if case.name != "survey" else f"{case.shape} {case.perm}"
         print(
-            f"{case.dtype:10} {case.name:14} {row['GBps']:5} torch {row['torch_GBps']:5} copy {row['copy_GBps']:5} "
+            f"{case.dtype:10} {title:14} {row['GBps']:5} torch {row['torch_GBps']:5} copy {row['copy_GBps']:5} "
             f"cutensor {case.cutensor} {'' if row['correct'] else 'WRONG'} {row['plan']}",
             flush=True,
         )

@@ -28,7 +28,7 @@ def wrong_when_dense(kernel, shape, perm, **options) -> int:
 CASES = {
     "square": ((128, 192), (1, 0), "tiles tiles tiles tiles tiles"),
     "odd pitches": ((133, 71), (1, 0), "tiles tiles tiles tiles tiles"),
-    "prime and long": ((37, 211), (1, 0), "tiles tiles tiles tiles tiles"),
+    "prime and long": ((37, 211), (1, 0), "boxes boxes tiles tiles tiles"),
     "batched": ((3, 48, 64), (0, 2, 1), "tiles tiles tiles tiles tiles"),
     "four reversed": ((48, 3, 2, 64), (3, 2, 1, 0), "tiles tiles tiles tiles tiles"),
     "joined run": ((16, 3, 2, 12, 40), (4, 2, 1, 3, 0), "tiles tiles tiles tiles tiles"),
@@ -38,7 +38,7 @@ CASES = {
     "thin destination of 8": ((8, 2048), (1, 0), "thin thin thin thin thin"),
     "thin and batched": ((2, 5, 1024), (0, 2, 1), "thin thin thin thin thin"),
     "rows kept": ((6, 20, 64), (1, 0, 2), "rows rows rows rows rows"),
-    "odd rows kept": ((5, 7, 33), (1, 0, 2), "rows rows rows rows rows"),
+    "odd rows kept": ((5, 7, 33), (1, 0, 2), "boxes boxes boxes rows rows"),
     "copy": ((1021,), (0,), "rows rows rows rows rows"),
     "small inner 3 kept": ((17, 9, 3), (1, 0, 2), "boxes boxes boxes boxes rows"),
     "small everything": ((7, 5, 3), (2, 0, 1), "boxes boxes boxes boxes thin"),

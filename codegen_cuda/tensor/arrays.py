@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +65,7 @@ class Array:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
+        return math.prod(self.shape)
 
     @property
     def end(self) -> int:
@@ -120,8 +121,9 @@ def _dense_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:
 def permute_array(x: Any, perm: Sequence[int], *, out: Any = None, stream: Any = None) -> Any:
     """See :func:`codegen_cuda.tensor.permute`."""
     given = array_of(x, "x")
-    order = tuple(int(p) for p in perm)
-    layouts_of_permutation(tuple(max(extent, 1) for extent in given.shape), order)
+    order = tuple(perm) if isinstance(perm, Sequence) else (perm,)
+    if set(order) != set(range(len(given.shape))) or len(order) != len(given.shape):
+        layouts_of_permutation(tuple(max(extent, 1) for extent in given.shape), order)  # says what is wrong with it
     shape = tuple(given.shape[p] for p in order)
     result = _fresh(given, shape) if out is None else out
     target = array_of(result, "out")
@@ -223,7 +225,7 @@ def _fresh(given: Array, shape: tuple[int, ...], *, zeros: bool = False) -> Any:
         module = importlib.import_module("jax.numpy" if given.library == "jax" else given.library)
         return (module.zeros if zeros else module.empty)(shape, dtype=given.value.dtype)
     except (MemoryError, RuntimeError) as error:  # PyTorch and JAX report it through RuntimeError
-        size = int(np.prod(shape, dtype=object)) * given.width
+        size = math.prod(shape) * given.width
         raise BuildError(f"there is no room for a result of {size} bytes: {error}", bytes=size) from error
 
 

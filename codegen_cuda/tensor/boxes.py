@@ -1,45 +1,51 @@
-"""The strategy that serves every request: boxes moved element by element through shared memory.
+"""The strategy that serves every request: boxes of the loop nest through shared memory, gathered element by element.
 
-Elements are read in the order of the source and written in the order of the destination, so that both sides see
-contiguous runs wherever the box has them; nothing is asked of extents, strides or alignment.
+A box is a *run* on either side, contiguous in that side's memory, times its other dimensions.  Runs of the source are
+loaded in aligned vectors and keep their place in them; each thread then gathers the elements of one aligned vector of
+a destination run, wherever they lie, and stores it whole.  The vectors in which a run begins and ends are stored by
+element.  Nothing is asked of extents, strides or alignment; where pointers are aligned less, vectors are shorter.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from codegen_cuda.tensor.plan import TensorPlan, block_counts
+from codegen_cuda.tensor.plan import TensorPlan, block_counts, divisor_bytes, round_up
 from codegen_cuda.tensor.problem import TensorProblem
 from codegen_cuda.tensor.text import ELEMENT, block_origin, constant, decode, guard, linear, unrolled
 
 __all__ = ["emit_boxes", "plan_boxes"]
 
 _BATCH = 8
-_BANK_ROW = 128
+_SKEW = 16
+_MOST_ELEMENTS = 16384
+_MOST_BYTES = 32768
 
 
 def plan_boxes(problem: TensorProblem, *, threads: int = 256, elements: int = 0) -> TensorPlan:
-    """Plan boxes that lengthen the shorter of the two sides' contiguous runs until the budget is spent."""
+    """Plan boxes that lengthen the shorter of the two sides' runs until the budget is spent."""
     dims = problem.dims
-    budget = elements or min(8192, 32768 // problem.width)
+    budget = elements or min(_MOST_ELEMENTS, _MOST_BYTES // problem.width)
     read = sorted(range(len(dims)), key=lambda k: (dims[k].src == 0, dims[k].src))
     written = sorted(range(len(dims)), key=lambda k: dims[k].dst)
     box = [1] * len(dims)
     while True:
-        sides = sorted((read, written), key=lambda side: _run(problem, box, side))
+        sides = sorted((read, written), key=lambda side: _reach(problem, box, side))
         grow = [k for side in sides for k in side if box[k] < dims[k].extent]
         fits = [k for k in grow if math.prod(box) // box[k] * min(2 * box[k], dims[k].extent) <= budget]
         if not fits:
             break
         box[fits[0]] = min(2 * box[fits[0]], dims[fits[0]].extent)
     counts = block_counts(problem, tuple(box))
-    details = MappingProxyType({"read": tuple(read)})
-    return TensorPlan("boxes", threads, tuple(box), counts, tuple(written), _bytes(problem, box), details)
+    plan = TensorPlan("boxes", threads, tuple(box), counts, tuple(written))
+    shared = _Box.of(problem, plan).bytes
+    return TensorPlan("boxes", threads, tuple(box), counts, tuple(written), shared, MappingProxyType({}))
 
 
-def _run(problem: TensorProblem, box: list[int], order: list[int]) -> int:
-    """Elements of the box's run along a side's dimensions."""
+def _reach(problem: TensorProblem, box: list[int], order: list[int]) -> int:
+    """Elements of the box along a side's dimensions, up to the first that it does not take whole."""
     run = 1
     for k in order:
         run *= box[k]
@@ -48,72 +54,258 @@ def _run(problem: TensorProblem, box: list[int], order: list[int]) -> int:
     return run
 
 
-def _per_row(problem: TensorProblem) -> int:
-    return _BANK_ROW // problem.width
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a box: the dimensions of its run, innermost first, and the others."""
+
+    run: tuple[int, ...]
+    others: tuple[int, ...]
+    length: int
+    vector: int
+    aligned: bool
+    vectors: int
 
 
-def _pad(problem: TensorProblem) -> int:
-    """Elements of padding after each row of banks: at least a word."""
-    return max(4 // problem.width, 1)
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Both sides of a box, and where its elements lie in shared memory."""
+
+    src: _Side
+    dst: _Side
+    pitch: int
+    rows: int
+
+    @classmethod
+    def of(cls, problem: TensorProblem, plan: TensorPlan) -> _Box:
+        src, dst = (_side(problem, plan, side) for side in ("src", "dst"))
+        pitch = round_up(src.vectors * src.vector, _SKEW)
+        pitch += _SKEW if pitch % (2 * _SKEW) == 0 else 0
+        return cls(src, dst, pitch, math.prod([plan.box[k] for k in src.others]))
+
+    @property
+    def bytes(self) -> int:
+        """Shared memory of a block."""
+        return self.rows * self.pitch
 
 
-def _bytes(problem: TensorProblem, box: list[int]) -> int:
-    total = math.prod(box)
-    return (total + total // _per_row(problem) * _pad(problem)) * problem.width
+def _stride(problem: TensorProblem, side: str, k: int) -> int:
+    return (problem.dims[k].src if side == "src" else problem.dims[k].dst) * problem.width
+
+
+def _side(problem: TensorProblem, plan: TensorPlan, side: str) -> _Side:
+    """Find the run of a side: dimensions that follow one another in memory, all but the last taken whole."""
+    width, box = problem.width, plan.box
+    run: list[int] = []
+    length = 1
+    for k in sorted(range(len(box)), key=lambda k: _stride(problem, side, k)):
+        whole = all(box[j] == problem.dims[j].extent for j in run)
+        if _stride(problem, side, k) == length * width and whole and box[k] > 1:
+            run.append(k)
+            length *= box[k]
+    others = tuple(k for k in range(len(box)) if k not in run and box[k] > 1)
+    vector = min(problem.src_align if side == "src" else problem.dst_align, 16)
+    steps = [_stride(problem, side, k) * box[k] for k in range(len(box)) if plan.counts[k] > 1]
+    steps += [_stride(problem, side, k) for k in others]
+    aligned = divisor_bytes(*steps, limit=vector) == vector
+    vectors = -(-length * width // vector) + (not aligned)
+    return _Side(tuple(run), others, length, vector, aligned, vectors)
 
 
 def emit_boxes(problem: TensorProblem, plan: TensorPlan) -> list[str]:
     """Return the kernel's body."""
-    read, written = plan.details["read"], plan.order
-    steps: dict[int, int] = {}
-    reach = 1
-    for k in read:
-        steps[k] = reach
-        reach *= plan.box[k]
-    kind = ELEMENT[problem.width]
-    place = f"(p + p / {_per_row(problem)}u * {_pad(problem)}u) * {problem.width}u"
-    position = linear([(f"c{k}", plan.box[k] - 1, steps[k]) for k in read])
-    offsets = {
-        side: linear([(f"c{k}", plan.box[k] - 1, getattr(problem.dims[k], side) * problem.width) for k in read])
-        for side in ("src", "dst")
-    }
-    load = (
-        read,
-        f"held[n] = *(const {kind}*)(src + src_base + ({offsets['src']}));",
-        f"const u32 p = i; *({kind}*)(tile + {place}) = held[n];",
-    )
-    store = (
-        written,
-        f"const u32 p = {position}; held[n] = *(const {kind}*)(tile + {place});",
-        f"*({kind}*)(dst + dst_base + ({offsets['dst']})) = held[n];",
-    )
-    phases = [_phase(problem, plan, kind, *phase) for phase in (load, store)]
-    return [*block_origin(problem, plan), *phases[0], "__syncthreads();", *phases[1]]
+    box = _Box.of(problem, plan)
+    return [
+        *block_origin(problem, plan),
+        *_loads(problem, plan, box),
+        "__syncthreads();",
+        *_stores(problem, plan, box),
+    ]
 
 
-def _phase(
-    problem: TensorProblem, plan: TensorPlan, kind: str, order: tuple[int, ...], first: str, second: str
-) -> list[str]:
-    """Move the box's elements in an order, in batches that are all in flight at once."""
-    total = math.prod(plan.box)
-    trips = -(-total // plan.threads)
-    limits = [f"i < {total}u"] if total % plan.threads else []
-    limits += [
+def _terms(problem: TensorProblem, plan: TensorPlan, side: str, dims: tuple[int, ...]) -> list[tuple[str, int, int]]:
+    return [(f"c{k}", plan.box[k] - 1, _stride(problem, side, k)) for k in dims]
+
+
+def _limits(problem: TensorProblem, plan: TensorPlan, dims: tuple[int, ...]) -> list[str]:
+    """Guards of dimensions that the last box exceeds."""
+    return [
         f"o{k} + {f'c{k}' if plan.box[k] > 1 else '0u'} < {constant(problem.dims[k].extent)}"
-        for k in order
+        for k in dims
         if problem.dims[k].extent % plan.box[k]
     ]
-    digits = decode("i", [(f"c{k}", plan.box[k]) for k in order])
-    lines: list[str] = []
-    for begin in range(0, trips, _BATCH):
-        count = min(_BATCH, trips - begin)
-        at = "n" if begin == 0 else f"(n + {begin}u)"
-        head = [f"const u32 i = threadIdx.x + {at} * {plan.threads}u;", *digits]
+
+
+def _length(problem: TensorProblem, plan: TensorPlan, side: _Side) -> str:
+    """Elements of a run that exist: less than all of them in the last box along its outermost dimension."""
+    if not side.run or problem.dims[side.run[-1]].extent % plan.box[side.run[-1]] == 0:
+        return f"{side.length}u"
+    k = side.run[-1]
+    x, extent = plan.box[k], constant(problem.dims[k].extent)
+    inner = side.length // x
+    return f"(o{k} + {x}u <= {extent} ? {x}u : (u32)({extent} - o{k})) * {inner}u"
+
+
+def _loads(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
+    """Global to shared: aligned vectors of every source run."""
+    side, width = box.src, problem.width
+    digits = [("v", side.vectors), *((f"c{k}", plan.box[k]) for k in side.others)]
+    total = side.vectors * box.rows
+    rounds = -(-total // plan.threads)
+    bound = [f"i < {total}u"] if total % plan.threads else []
+    fixed = tuple(k for k in range(len(plan.box)) if plan.box[k] == 1)
+    conditions = [*bound, *_limits(problem, plan, (*side.others, *fixed))]
+    kind = ELEMENT[side.vector]
+    mask = f" & ~{side.vector - 1}ull" if side.vector > 1 and not side.aligned else ""
+    row = linear(_terms(problem, plan, "src", side.others))
+    span = problem.span("src") * width
+    where = [
+        f"const u64 start = src_base + ({row});",
+        f"const u64 at = (start{mask}) + {linear([('v', side.vectors - 1, side.vector)])};",
+        f"const bool in = {guard([*conditions, 'at < start + run_bytes'])};",
+    ]
+    place = linear([("v", side.vectors - 1, side.vector), *_rows(plan, box)])
+    load = [*where, f"if (in && at + {side.vector}ull <= {span}ull) held[n] = *(const {kind}*)(src + at);"]
+    store = [*where, f"if (in && at + {side.vector}ull <= {span}ull) *({kind}*)(tile + ({place})) = held[n];"]
+    lines = [f"const u32 run_bytes = ({_length(problem, plan, side)}) * {width}u;"]
+    for first in range(0, rounds, _BATCH):
+        count = min(_BATCH, rounds - first)
+        at = "n" if first == 0 else f"(n + {first}u)"
+        head = [f"const u32 i = threadIdx.x + {at} * {plan.threads}u;", *decode("i", digits)]
+        body = [f"{kind} held[{count}];", *unrolled(count, [*head, *load]), *unrolled(count, [*head, *store])]
+        lines += ["{", *("    " + line for line in body), "}"]
+    return [*lines, *_last_elements(problem, plan, box, [*where], place)]
+
+
+def _rows(plan: TensorPlan, box: _Box) -> list[tuple[str, int, int]]:
+    """Where each row of the box starts in shared memory, as terms of the other dimensions."""
+    terms = []
+    rows = 1
+    for k in box.src.others:
+        terms.append((f"c{k}", plan.box[k] - 1, rows * box.pitch))
+        rows *= plan.box[k]
+    return terms
+
+
+def _last_elements(problem: TensorProblem, plan: TensorPlan, box: _Box, where: list[str], place: str) -> list[str]:
+    """Where the source ends inside a vector, load that vector's elements one by one, in the blocks that reach it."""
+    side, width = box.src, problem.width
+    span = problem.span("src") * width
+    tail = span % side.vector
+    if not tail:
+        return []
+    reach = sum((plan.box[k] - 1) * _stride(problem, "src", k) for k in range(len(plan.box))) + width
+    digits = [("v", side.vectors), *((f"c{k}", plan.box[k]) for k in side.others)]
+    total = side.vectors * box.rows
+    kind = ELEMENT[width]
+    copies = [
+        f"        *({kind}*)(tile + ({place}) + {at}u) = *(const {kind}*)(src + {span - tail + at}ull);"
+        for at in range(0, tail, width)
+    ]
+    return [
+        f"if (src_base + {reach}ull > {span - tail}ull) {{",
+        "    #pragma unroll 1",
+        f"    for (u32 i = threadIdx.x; i < {total}u; i += {plan.threads}u) {{",
+        *("        " + line for line in [*decode("i", digits), *where]),
+        f"        if (in && at == {span - tail}ull) {{",
+        *("    " + line for line in copies),
+        "        }",
+        "    }",
+        "}",
+    ]
+
+
+def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
+    """Shared to global: each thread gathers one aligned vector of a destination run."""
+    side, width = box.dst, problem.width
+    per = side.vector // width
+    digits = [("v", side.vectors), *((f"c{k}", plan.box[k]) for k in side.others)]
+    total = math.prod([extent for _, extent in digits])
+    rounds = -(-total // plan.threads)
+    bound = [f"i < {total}u"] if total % plan.threads else []
+    fixed = tuple(k for k in range(len(plan.box)) if plan.box[k] == 1)
+    limits = [*bound, *_limits(problem, plan, (*side.others, *fixed))]
+    shift = "0u" if side.aligned or per == 1 else f"((u32)row & {side.vector - 1}u) / {width}u"
+    vector = ELEMENT[side.vector]
+    body = [
+        f"const u32 i = threadIdx.x + n * {plan.threads}u;",
+        *decode("i", digits),
+        f"if ({guard(limits)}) {{",
+        f"    const u64 row = dst_base + ({linear(_terms(problem, plan, 'dst', side.others))});",
+        f"    const u32 s = {shift};",
+        f"    const u32 first = {linear([('v', side.vectors - 1, per)])};",
+        f"    unsigned char* to = dst + (row - s * {width}u) + first * {width}u;",
+        f"    if (first >= s && first + {per}u <= run + s) {{",
+        *("        " + line for line in _gathered(problem, plan, box)),
+        f"        *({vector}*)to = {_joined(width, side.vector)};",
+        *(["    } else {", *_pieces(problem, plan, box)] if per > 1 else []),
+        "    }",
+        "}",
+    ]
+    return [f"const u32 run = {_length(problem, plan, side)};", *unrolled(rounds, body)]
+
+
+def _gathered(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
+    lines = []
+    for q in range(box.dst.vector // problem.width):
+        kind = "u32" if problem.width < 4 else ELEMENT[problem.width]
         lines += [
+            f"{kind} e{q};",
             "{",
-            f"    {kind} held[{count}];",
-            *("    " + x for x in unrolled(count, [*head, f"if ({guard(limits)}) {{ {first} }}"])),
-            *("    " + x for x in unrolled(count, [*head, f"if ({guard(limits)}) {{ {second} }}"])),
+            *("    " + x for x in _element(problem, plan, box, q)),
+            f"    e{q} = value;",
             "}",
         ]
     return lines
+
+
+def _pieces(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
+    kind, width = ELEMENT[problem.width], problem.width
+    lines = []
+    for q in range(box.dst.vector // width):
+        lines += [
+            f"        if (first + {q}u >= s && first + {q}u < run + s) {{",
+            *("            " + x for x in _element(problem, plan, box, q)),
+            f"            *({kind}*)(to + {q * width}u) = value;",
+            "        }",
+        ]
+    return lines
+
+
+def _element(problem: TensorProblem, plan: TensorPlan, box: _Box, q: int) -> list[str]:
+    """Read the element q of a vector from shared memory, as ``value``."""
+    side, width = box.dst, problem.width
+    digits = [(f"c{k}", plan.box[k]) for k in side.run]
+    lines = [f"const u32 e = first + {q}u - s;", *decode("e", digits)]
+    terms = [*_terms(problem, plan, "src", box.src.run), *_rows(plan, box)]
+    kept = [term for term in terms if plan.box[int(term[0][1:])] > 1]
+    place = linear(kept)
+    if not box.src.aligned:
+        small = [
+            (name, most, step % box.src.vector) for name, most, step in _terms(problem, plan, "src", box.src.others)
+        ]
+        base = f"((u32)src_base & {box.src.vector - 1}u)"
+        inner = [(name, most, step) for name, most, step in small if step]
+        start = f"{base} + {linear(inner)}" if inner else base
+        place = f"{place} + (({start}) & {box.src.vector - 1}u)"
+    return [*lines, f"const {ELEMENT[width]} value = *(const {ELEMENT[width]}*)(tile + {place});"]
+
+
+def _joined(width: int, vector: int) -> str:
+    """The elements e0, e1, ... as one vector."""
+    if vector == width:
+        return f"({ELEMENT[width]})e0" if width < 4 else "e0"
+    if vector < 4:
+        return "(unsigned short)(e0 | e1 << 8)"
+    words = []
+    for word in range(vector // 4):
+        if width == 1:
+            e = [f"e{4 * word + k}" for k in range(4)]
+            low, high = (f"__byte_perm({e[k]}, {e[k + 1]}, 0x0040)" for k in (0, 2))
+            words.append(f"__byte_perm({low}, {high}, 0x5410)")
+        elif width == 2:
+            words.append(f"__byte_perm(e{2 * word}, e{2 * word + 1}, 0x5410)")
+        elif width == 4:
+            words.append(f"e{word}")
+        else:
+            words.append(f"e{word // 2}.{'xy'[word % 2]}")
+    return words[0] if len(words) == 1 else f"{ELEMENT[vector]}{{{', '.join(words)}}}"

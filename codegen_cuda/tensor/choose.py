@@ -20,6 +20,8 @@ STRATEGIES = ("rows", "thin", "tiles", "boxes")
 _CARRIER = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 _SHARED_LIMIT = 96 * 1024
 _SHORT_RUN = 32
+_WIDE_ENOUGH = 8
+_EDGE_RUN = 128
 _JOINED_RUN = 1024
 _FEW = 4
 _LONG_BOX = 32 * 1024
@@ -59,7 +61,7 @@ def widen(problem: TensorProblem) -> TensorProblem:
         return problem
     unit = vector_bytes(problem)
     per = unit // width
-    if per <= 1:
+    if per <= 1 or problem.dims[-1].extent % per:
         return problem
     inner = problem.dims[-1].extent // per
     outer = [Dim(d.extent, d.src // per, d.dst // per) for d in problem.dims[:-1]]
@@ -91,17 +93,26 @@ def candidates(problem: TensorProblem) -> Iterator[TensorPlan]:
     """Yield the plans worth measuring for a widened problem, the preferred one first; the last serves everything."""
     dims = problem.dims
     if not dims or (dims[-1].src == 1 and dims[-1].dst == 1):
-        run = (dims[-1].extent if dims else 1) * problem.width
-        if run >= _SHORT_RUN or len(dims) <= 1:
-            for in_flight in (4, 2, 8) if len(dims) <= 1 else (2, 4, 8):
-                yield plan_rows(problem, in_flight=in_flight)
-        yield plan_boxes(problem)
+        yield from _kept(problem)
         return
     a, b = contiguous(problem, "src"), contiguous(problem, "dst")
     if a >= 0 and b >= 0:
         yield from _thin(problem, a, b)
         yield from _tiled(problem, a, b)
     yield plan_boxes(problem)
+
+
+def _kept(problem: TensorProblem) -> Iterator[TensorPlan]:
+    """Plans where the innermost dimension stays: rows of whole vectors, or boxes where rows are odd or short."""
+    dims = problem.dims
+    run = (dims[-1].extent if dims else 1) * problem.width
+    rows = [plan_rows(problem, in_flight=n) for n in ((4, 2, 8) if len(dims) <= 1 else (2, 4, 8))]
+    if len(dims) <= 1 or (run >= _SHORT_RUN and vector_bytes(problem) >= _WIDE_ENOUGH):
+        yield from rows
+        yield plan_boxes(problem)
+    else:
+        yield plan_boxes(problem)
+        yield from rows
 
 
 def contiguous(problem: TensorProblem, side: str) -> int:
@@ -161,5 +172,5 @@ def tile_shape(
             xa = min(dims[a].extent, target[0])
     shape = make_shape(problem, a, b, t if xt > 1 else -1, (xa, xb, xt), edge=_EDGES[width], force_edge=force_edge)
     run_a = (shape.xt if shape.joined else 1) * dims[a].extent * width
-    good = run_a >= _SHORT_RUN and dims[b].extent >= q and (dims[b].extent * width >= _SHORT_RUN or shape.edge == 0)
+    good = run_a >= _SHORT_RUN and dims[b].extent >= q and (dims[b].extent * width >= _EDGE_RUN or shape.edge == 0)
     return shape if good else None

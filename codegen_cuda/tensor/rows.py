@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from codegen_cuda.tensor.plan import VECTOR, TensorPlan, block_counts, divisor_bytes
 from codegen_cuda.tensor.problem import Dim, TensorProblem
-from codegen_cuda.tensor.text import block_origin, constant, decode, guard, linear, unrolled
+from codegen_cuda.tensor.text import ELEMENT, block_origin, constant, decode, guard, linear, unrolled
 
 __all__ = ["emit_rows", "plan_rows"]
 
@@ -18,6 +18,8 @@ _IN_FLIGHT = 8
 def vector_bytes(problem: TensorProblem) -> int:
     """Return the widest access that every row of both sides allows."""
     inner = problem.dims[-1] if problem.dims else Dim(1, 1, 1)
+    if len(problem.dims) == 1 and inner.src == inner.dst == 1 and inner.extent * problem.width >= VECTOR:
+        return min(problem.src_align, problem.dst_align, VECTOR)  # one run, whose last elements are copied apart
     steps = [x * problem.width for d in problem.dims[:-1] for x in (d.src, d.dst)]
     run = inner.extent * problem.width if inner.src == inner.dst == 1 else problem.width
     steps += [] if inner.src == inner.dst == 1 else [inner.src * problem.width, inner.dst * problem.width]
@@ -32,7 +34,7 @@ def plan_rows(problem: TensorProblem, *, threads: int = _THREADS, in_flight: int
     box = [1] * len(problem.dims)
     left = budget
     if problem.dims:
-        vectors = problem.dims[-1].extent // per
+        vectors = -(-problem.dims[-1].extent // per)
         taken = min(vectors, left)
         box[-1] = taken * per
         left //= taken
@@ -65,12 +67,13 @@ def emit_rows(problem: TensorProblem, plan: TensorPlan) -> list[str]:
         written.append((f"c{k}", most, d.dst * problem.width * step))
         if d.extent % x:
             at = f"c{k} * {step}u" if x // step > 1 else "0u"
-            limits.append(f"o{k} + {at} < {constant(d.extent)}")
+            origin = f"o{k} + " if plan.counts[k] > 1 else ""
+            limits.append(f"{origin}{at} < {constant(d.extent // step * step)}")
     total = math.prod(extent for _, extent in digits)
     trips = -(-total // plan.threads)
     bound = [f"i < {total}u"] if total % plan.threads else []
     head = [f"const u32 i = threadIdx.x + n * {plan.threads}u;", *decode("i", digits)]
-    kind = {1: "unsigned char", 2: "unsigned short", 4: "u32", 8: "uint2", 16: "uint4"}[width]
+    kind = ELEMENT[width]
     return [
         *block_origin(problem, plan),
         f"{kind} held[{trips}];",
@@ -90,4 +93,19 @@ def emit_rows(problem: TensorProblem, plan: TensorPlan) -> list[str]:
                 f"    *({kind}*)(dst + dst_base + ({linear(written)})) = held[n];",
             ],
         ),
+        *_last_elements(problem, per),
+    ]
+
+
+def _last_elements(problem: TensorProblem, per: int) -> list[str]:
+    """Copy what one run has beyond whole vectors, in the first block."""
+    if len(problem.dims) != 1 or problem.dims[0].extent % per == 0:
+        return []
+    extent, width = problem.dims[0].extent, problem.width
+    tail = extent % per
+    at = f"{(extent - tail) * width}ull + threadIdx.x * {width}u"
+    kind = ELEMENT[width]
+    return [
+        f"if (blockIdx.x == 0u && threadIdx.x < {tail}u)",
+        f"    *({kind}*)(dst + {at}) = *(const {kind}*)(src + {at});",
     ]
