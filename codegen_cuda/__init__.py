@@ -12,12 +12,21 @@ import importlib
 from typing import Any
 
 __all__ = [
+    "Body",
+    "Buffer",
     "BuildError",
     "Kernel",
     "Operand",
     "PlanError",
+    "SharedPool",
+    "TmemPool",
     "View",
+    "alloc",
+    "alloc_local",
+    "alloc_shared",
+    "declare",
     "global_to_tmem",
+    "match",
     "permute",
     "permute_layout",
     "permute_tensor",
@@ -32,12 +41,21 @@ __all__ = [
 ]
 
 _HOME = {
+    "Body": "codegen_cuda.body",
+    "Buffer": "codegen_cuda.buffers",
     "BuildError": "codegen_cuda.errors",
     "Kernel": "codegen_cuda.kernel",
     "Operand": "codegen_cuda.permute",
     "PlanError": "codegen_cuda.errors",
+    "SharedPool": "codegen_cuda.pools",
+    "TmemPool": "codegen_cuda.pools",
     "View": "codegen_cuda.tmem",
+    "alloc": "codegen_cuda.buffers",
+    "alloc_local": "codegen_cuda.buffers",
+    "alloc_shared": "codegen_cuda.buffers",
+    "declare": "codegen_cuda.buffers",
     "global_to_tmem": "codegen_cuda.tmem",
+    "match": "codegen_cuda.buffers",
     "permute_layout": "codegen_cuda.permute",
     "permute_tensor": "codegen_cuda.tensor",
     "register_layout_for": "codegen_cuda.tmem",

@@ -350,6 +350,14 @@ class Expr:
             return self.terms[0][0]
         return None
 
+    def descending(self) -> Expr:
+        """Return the same sum with the largest coefficients first, the order in which people write addresses.
+
+        >>> print((Expr.var("i", 0, 3) + Expr.var("j", 0, 7) * 4).descending())
+        j * 4 + i
+        """
+        return Expr(self.const, tuple(sorted(self.terms, key=lambda term: -abs(term[1]))))
+
     def variables(self) -> frozenset[str]:
         """Return the names of the variables that occur."""
         names: set[str] = set()
