@@ -332,3 +332,42 @@ def test_every_verdict_says_what_it_covers():
         assert isinstance(obligation.verdict, Proved)
         assert obligation.name
         assert obligation.verdict.scope
+
+
+ROUND_TRIP = """
+.shared .align 4 .b32 slot; mov.b32 %r7, slot; shr.u32 %r11, %r1, 5; setp.eq.u32 %p1, %r11, 0;
+@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], 32;
+tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.b32 %r8, [slot];
+shl.b32 %r12, %r11, 21; add.s32 %r9, %r8, %r12; ld.global.u32 %r6, [%rd4];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9+3], {%r6}; tcgen05.wait::st.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r13}, [%r9+3]; tcgen05.wait::ld.sync.aligned; st.global.u32 [%rd5], %r13;
+tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 32;
+"""
+
+
+def test_a_round_trip_through_tensor_memory_is_proved_and_its_mutants_refuted():
+    claim = replace(copy_claim(128), block=(128, 1, 1))
+    sound = parse(module(ROUND_TRIP))
+    assert verdicts(check_executed(sound, claim)) == ["Proved"] * 4
+    assert verdicts(check_symbolically(sound, claim)) == ["Proved"] * 4
+    for wrong in (
+        ROUND_TRIP.replace("{%r13}, [%r9+3]", "{%r13}, [%r9+4]"),
+        ROUND_TRIP.replace("shl.b32 %r12, %r11, 21", "shl.b32 %r12, %r11, 20"),
+        ROUND_TRIP.replace("[%rd5], %r13", "[%rd5], %r9"),
+        ROUND_TRIP.replace("bar.sync 0;", "", 1),
+    ):
+        obligations = (*check_executed(parse(module(wrong)), claim), *check_symbolically(parse(module(wrong)), claim))
+        assert isinstance(the_refuted(obligations), Refuted)
+    loads_other = parse(module(ROUND_TRIP.replace("{%r13}, [%r9+3]", "{%r13}, [%r9+4]")))
+    assert isinstance(the_refuted(check_symbolically(loads_other, claim)), Refuted)
+
+
+def test_half_words_in_tensor_memory_are_followed():
+    packed = ROUND_TRIP.replace("32x32b.x1.b32 [", "32x32b.x1.unpack::16b.b32 [")
+    packed = packed.replace("32x32b.x1.b32 {", "32x32b.x1.pack::16b.b32 {")
+    claim = replace(copy_claim(128), block=(128, 1, 1))
+    assert verdicts(check_symbolically(parse(module(packed)), claim)) == ["Proved"] * 4
+    assert verdicts(check_executed(parse(module(packed)), claim)) == ["Proved"] * 4
+    mixed = packed.replace("pack::16b.b32 {", "b32 {").replace(".un.b32 [", ".b32 [")
+    assert isinstance(the_refuted(check_symbolically(parse(module(mixed)), claim)), Refuted)

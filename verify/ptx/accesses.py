@@ -69,7 +69,9 @@ class Accesses:
             padded = machine.lanes.launch.padded
             machine.statistics.shared(step, size, full, group.mask, machine.stamps, padded)
         elif space == "global" or (not space and all(p.region in machine.memory.spaces["global"] for p in places)):
-            machine.statistics.global_(step, size, full, group.mask, machine.stamps)
+            tables = {v.name for v in machine.program.variables if v.space == "global"}
+            follow = any(p.region.name not in tables for p in places)
+            machine.statistics.global_(step, size, full, group.mask, machine.stamps, follow=follow)
 
     # --- records ----------------------------------------------------------------------------------------------
 

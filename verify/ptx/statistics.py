@@ -48,7 +48,7 @@ class Phase:
         warp: number of the warp in the grid.
         epoch: number of block barriers and of warp barriers before it.
         costs: per shared-memory operation (``ld.shared``, ``st.shared``) its wavefronts and excess.
-        mixed: global memory is accessed, too.
+        mixed: global memory is accessed, too, apart from the module's own tables.
     """
 
     warp: int
@@ -143,14 +143,20 @@ class Statistics:
         addresses: NDArray[np.uint64],
         mask: NDArray[np.bool_],
         stamps: NDArray[np.int64],
+        *,
+        follow: bool = True,
     ) -> None:
-        """Count a global access; aligned accesses of up to 32 bytes touch one sector per lane."""
+        """Count a global access; aligned accesses of up to 32 bytes touch one sector per lane.
+
+        Args:
+            follow: whether it makes a phase mixed.
+        """
         sectors = np.where(mask, (addresses >> np.uint64(5)).astype(np.int64), -1).reshape(-1, 32)
         ordered = np.sort(sectors, axis=1)
         fresh = ordered >= 0
         fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
         self._row(step)[1:] += (0, 0, int(fresh.sum()), int(mask.sum()) * size)
-        if self.trace:
+        if self.trace and follow:
             for warp in np.flatnonzero(mask.reshape(-1, 32).any(axis=1)).tolist():
                 self._phase(int(stamps[32 * warp])).setdefault("global", [])
 

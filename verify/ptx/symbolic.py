@@ -14,8 +14,6 @@ One unknown thread is executed symbolically (:mod:`verify.ptx.symexec`).  Then, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import z3
@@ -23,9 +21,11 @@ import z3
 from layoutalg.claim import Buffer as Pointer
 from layoutalg.claim import Claim, Scalar
 from layoutalg.errors import LayoutError
-from verify.ptx.bytewise import Byte, Choice, Moved, bytes_and_conditions, bytes_of
+from verify.ptx.bytewise import Byte, Choice, Moved, bytes_and_conditions
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
+from verify.ptx.follow import Place, UndefinedByteError, follow
+from verify.ptx.ops_base import TmemAlloc
 from verify.ptx.parse import WIDTHS
 from verify.ptx.program import Program
 from verify.ptx.resolve import load
@@ -70,23 +70,6 @@ def check_symbolically(module: Module, claim: Claim, *, max_steps: int = 50_000)
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """An access as an offset into a region: a buffer or a shared variable.
-
-    Attributes:
-        offset: 64-bit term in bytes.
-        size: bytes of the region.
-        align: alignment of the region's base that is known.
-    """
-
-    access: Access
-    region: str
-    offset: Any
-    size: int
-    align: int
-
-
 class _Facts:
     """The kernel's accesses by region, and the statements about them."""
 
@@ -106,6 +89,8 @@ class _Facts:
             max_steps=max_steps,
         )
         self.allowed = {*self.thread.indices, *(p.name for p in claim.params if isinstance(p, Scalar))}
+        for base in self.thread.tensor_bases:
+            self.bases[base.decl().name()] = (base, 0, 1)
         self.wrong: dict[str, Any] | None = None
         self.hazards = list(self.thread.hazards)
         self.places = [self._place(access) for access in self.thread.accesses]
@@ -134,13 +119,13 @@ class _Facts:
                 term = z3.BitVec(f"&{variable.name}", 32)
                 self.bases[term.decl().name()] = (term, count, max(variable.align, unit))
 
-    def _place(self, access: Access) -> _Place:
+    def _place(self, access: Access) -> Place:
         """Take the base off an address; remember the first address that is not a base plus an offset."""
-        names = sorted(name for name in free_names(access.address) if name[0] in "*&")
+        names = sorted(name for name in free_names(access.address) if name[0] in "*&^")
         base, size, align = self.bases.get(names[0], (None, 0, 1)) if len(names) == 1 else (None, 0, 1)
-        if base is None:
+        if base is None or (access.space == "tmem") != (names[0][0] == "^"):
             self._blame(access, f"its address is made of {', '.join(names) or 'no base'}")
-            return _Place(access, "", access.address, 0, 1)
+            return Place(access, "", access.address, 0, 1)
         if base.size() == 32:
             offset = z3.ZeroExt(32, z3.simplify(z3.Extract(31, 0, access.address) - base))
         else:
@@ -149,7 +134,7 @@ class _Facts:
         strange = (free_names(offset) | free_names(access.guard)) - self.allowed
         if strange:
             self._blame(access, f"its offset or condition depends on {', '.join(sorted(strange))}")
-        return _Place(access, names[0], offset, size, align)
+        return Place(access, names[0], offset, size, align)
 
     def _blame(self, access: Access, reason: str) -> None:
         if self.wrong is None:
@@ -167,6 +152,10 @@ class _Facts:
             if strange and self.wrong is None:
                 reason = f"{words} depends on {', '.join(sorted(strange))}"
                 self.wrong = {"PTX line": step.line, "instruction": step.text, "reason": reason}
+        slots = {place.region for place in self.places if place.access.write and _is_allocation(place.access)}
+        for place in self.places:
+            if place.region in slots and place.access.write and not _is_allocation(place.access):
+                self._blame(place.access, "it overwrites the address of tensor memory")
         if self.wrong is not None:
             return Refuted(scope, self.wrong)
         roles = {f"*{p.name}": p.role for p in self.claim.params if isinstance(p, Pointer)}
@@ -193,7 +182,7 @@ class _Facts:
             case int():
                 return True
             case Byte(name):
-                return name.startswith("data!") or name.startswith("undefined!")
+                return name.startswith(("data!", "undefined!", "^"))
             case Choice(condition, yes, no):
                 decided = free_names(condition) <= self.allowed
                 return decided and self._is_moved(yes) and self._is_moved(no)
@@ -203,7 +192,9 @@ class _Facts:
     def bounds(self) -> Verdict:
         scope = f"{len(self.places)} accesses, every thread of blocks {self.claim.block} in a grid {self.claim.grid}"
         hazards = [(z3.simplify(condition), step) for condition, step, _ in self.hazards]
-        statements = [(self._inside(place), place.access.step) for place in self.places] + hazards
+        statements = [(self._inside(place), place.access.step) for place in self._addressed()] + hazards
+        if not statements:
+            return Proved(scope)
         together = self._prove(z3.And(*(statement for statement, _ in statements)), scope)
         if together.ok or len(statements) == 1:
             return together
@@ -213,7 +204,11 @@ class _Facts:
                 return _at_step(verdict, step.line, step.text)
         return together
 
-    def _inside(self, place: _Place) -> Any:
+    def _addressed(self) -> list[Place]:
+        """Accesses to global and shared memory; the rules of tensor memory are checked by execution."""
+        return [place for place in self.places if place.access.space != "tmem"]
+
+    def _inside(self, place: Place) -> Any:
         size = place.access.size
         if place.align % size and size <= 32:
             # Some base of this alignment makes the access misaligned, whatever the offset.
@@ -235,7 +230,7 @@ class _Facts:
         scope = "every pair of threads and every pair of accesses"
         pairs = [
             (first, second)
-            for first, second in itertools.combinations_with_replacement(self.places, 2)
+            for first, second in itertools.combinations_with_replacement(self._addressed(), 2)
             if first.region == second.region and (first.access.write or second.access.write)
         ]
         conditions = [(self._meet(a, b), a, b) for a, b in pairs]
@@ -248,7 +243,7 @@ class _Facts:
                 return verdict
         return Proved(scope, effort)
 
-    def _never(self, part: list[tuple[Any, _Place, _Place]], scope: str) -> Verdict:
+    def _never(self, part: list[tuple[Any, Place, Place]], scope: str) -> Verdict:
         """None of these pairs of accesses can meet; what is too hard together is tried by halves."""
         verdict = self._prove_pair(z3.Not(z3.Or(*(condition for condition, _, _ in part))), scope)
         if verdict.ok:
@@ -279,7 +274,7 @@ class _Facts:
             return Proved(scope)
         return prove(simple, given=given, scope=scope, logic="QF_BV")
 
-    def _meet(self, a: _Place, b: _Place) -> Any:
+    def _meet(self, a: Place, b: Place) -> Any:
         """Two different threads, unordered, touch the same byte through these accesses."""
         apart = self._unordered(a, b)
         if z3.is_false(apart):
@@ -291,7 +286,7 @@ class _Facts:
         overlap = z3.And(z3.ULT(mine, other + sizes[1]), z3.ULT(other, mine + sizes[0]))
         return z3.simplify(z3.And(apart, a.access.guard, self._prime(b.access.guard), overlap))
 
-    def _unordered(self, a: _Place, b: _Place) -> Any:
+    def _unordered(self, a: Place, b: Place) -> Any:
         threads = self._differ("tid")
         blocks = self._differ("ctaid")
         if a.access.block_epoch != b.access.block_epoch:
@@ -305,7 +300,7 @@ class _Facts:
             return z3.simplify(z3.And(together, z3.Not(blocks)))
         return z3.simplify(z3.Or(blocks, together))
 
-    def _is_shared(self, place: _Place) -> bool:
+    def _is_shared(self, place: Place) -> bool:
         return place.access.space == "shared"
 
     def _differ(self, name: str) -> Any:
@@ -337,101 +332,25 @@ class _Facts:
         scalars = any(isinstance(p, Scalar) and p.minimum < p.maximum for p in self.claim.params)
         return not scalars and self.threads() * len(self.places) <= _EVALUATIONS
 
-    def instances(self) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
-        """Every thread: the number of its block, and values of its indices."""
-        grid = [range(n) for n in reversed(self.claim.grid)]
-        block = [range(n) for n in reversed(self.claim.block)]
-        for number, (bz, by, bx) in enumerate(itertools.product(*grid)):
-            for tz, ty, tx in itertools.product(*block):
-                values = {"tid.x": tx, "tid.y": ty, "tid.z": tz, "ctaid.x": bx, "ctaid.y": by, "ctaid.z": bz}
-                pairs = [
-                    (index, z3.BitVecVal(values[name], index.size())) for name, index in self.thread.indices.items()
-                ]
-                yield number, pairs
-
     def contents(self) -> Verdict:
         scope = f"{self.threads()} threads, byte by byte"
-        instances = list(self.instances())
-        memory = _ByteMemory([pairs for _, pairs in instances])
-        for place in self.places:
-            sources = [bytes_of(value) for value in place.access.values]
-            for number, (block, _) in enumerate(instances):
-                if not z3.is_true(memory.value(place.access.guard, number)):
-                    continue
-                at = memory.value(place.offset, number).as_long()
-                region = place.region if place.access.space == "global" else f"{place.region}@{block}"
-                if not place.access.write:
-                    memory.load(number, place, region, at)
-                    continue
-                moved = [memory.resolve(number, byte) for row in sources for byte in row]
-                if None in moved:
-                    return Refuted(scope, {"PTX line": place.access.step.line, "stored": "an undefined byte"})
-                memory.store(region, at, moved)
-        return self._compare(memory, scope)
-
-    def _compare(self, memory: _ByteMemory, scope: str) -> Verdict:
+        try:
+            found = follow(self.places, self.thread.indices, block=self.claim.block, grid=self.claim.grid)
+        except UndefinedByteError as error:
+            return Refuted(scope, {"PTX line": error.line, "stored": "an undefined byte"})
         for expectation in expectations(self.claim):
-            found = {at: what for (region, at), what in memory.bytes.items() if region == f"*{expectation.output}"}
             for at, origin in enumerate(expectation.origin_bytes(self.claim.width).tolist()):
                 expected = (f"*{expectation.input}", origin) if origin >= 0 else None
-                if found.get(at) != expected:
+                got = found.get((f"*{expectation.output}", at))
+                if got != expected:
                     place = at // self.claim.width + self.claim.buffer(expectation.output).first
-                    witness = {"output": f"{expectation.output}[{place}]", "expected": expected, "found": found.get(at)}
+                    witness = {"output": f"{expectation.output}[{place}]", "expected": expected, "found": got}
                     return Refuted(scope, witness)
         return Proved(scope)
 
 
-Origin = tuple[str, int] | int | None
-"""Where a byte comes from: a buffer and a byte number, a constant, or nowhere."""
-
-
-class _ByteMemory:
-    """Bytes of all regions by origin, and what each thread's loads found; accesses happen in program order.
-
-    With no races (another obligation) every schedule gives the same.
-    """
-
-    def __init__(self, instances: list[list[tuple[Any, Any]]]) -> None:
-        self.instances = instances
-        self.bytes: dict[tuple[str, int], Origin] = {}
-        self.loaded: dict[tuple[int, str, int], Origin] = {}
-        self._values: dict[tuple[int, int], Any] = {}
-        self._kept: list[Any] = []
-
-    def value(self, term: Any, thread: int) -> Any:
-        """A term's value for one thread; conditions come again for every byte, so values are kept."""
-        if term.num_args() == 0:
-            return term if not z3.is_const(term) or not self.instances[thread] else self._evaluate(term, thread)
-        key = (int(term.get_id()), thread)
-        if key not in self._values:
-            self._kept.append(term)  # or its number would be used again
-            self._values[key] = self._evaluate(term, thread)
-        return self._values[key]
-
-    def _evaluate(self, term: Any, thread: int) -> Any:
-        pairs = self.instances[thread]
-        return z3.simplify(z3.substitute(term, *pairs) if pairs else term)
-
-    def load(self, thread: int, place: _Place, region: str, at: int) -> None:
-        for value in place.access.values:
-            name = value.decl().name()
-            for index in range(value.size() // 8):
-                found: Origin = (region, at) if place.access.space == "global" else self.bytes.get((region, at))
-                self.loaded[thread, name, index] = found
-                at += 1
-
-    def store(self, region: str, at: int, moved: list[Origin]) -> None:
-        for index, origin in enumerate(moved):
-            self.bytes[region, at + index] = origin
-
-    def resolve(self, thread: int, byte: Moved) -> Origin:
-        match byte:
-            case Byte(name, index):
-                return self.loaded.get((thread, name, index))
-            case Choice(condition, yes, no):
-                return self.resolve(thread, yes if z3.is_true(self.value(condition, thread)) else no)
-            case _:
-                return byte
+def _is_allocation(access: Access) -> bool:
+    return isinstance(access.step.operation.effect, TmemAlloc)
 
 
 def _describe(access: Access) -> str:

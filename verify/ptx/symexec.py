@@ -22,6 +22,13 @@ from verify.ptx.ops_base import (
     Exit,
     Load,
     Store,
+    TmemAlloc,
+    TmemDealloc,
+    TmemFence,
+    TmemLoad,
+    TmemRelinquish,
+    TmemStore,
+    TmemWait,
     WarpBarrier,
 )
 from verify.ptx.parse import WIDTHS
@@ -76,12 +83,14 @@ class Thread:
         given: ranges of the unknowns.
         hazards: conditions that must hold for results to be defined, with the step and the words.
         indices: the unknown thread and block indices, ``tid.x`` and so on, as constants of as many bits as needed.
+        tensor_bases: the unknown addresses of tensor-memory allocations.
     """
 
     accesses: tuple[Access, ...]
     given: tuple[Any, ...]
     hazards: tuple[tuple[Any, Step, str], ...]
     indices: Mapping[str, Any]
+    tensor_bases: tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -153,6 +162,7 @@ class _Execution:
         self.ready: dict[int, _Path] = {}
         self.epochs = (0, 0)
         self.fresh = 0
+        self.slots: dict[int, tuple[Any, Any]] = {}
         self.exited: Any = z3.BoolVal(False)
         self._unknowns()
         self.decider = z3.SolverFor("QF_BV")
@@ -197,7 +207,8 @@ class _Execution:
                     break
         indices = {name: term.arg(0) for name, term in self.specials.items() if term.num_args() == 1}
         shown = {name[1:]: index for name, index in indices.items() if z3.is_const(index)}
-        return Thread(tuple(self.accesses), tuple(self.given), tuple(self.hazards), shown)
+        bases = tuple(base for _, base in self.slots.values())
+        return Thread(tuple(self.accesses), tuple(self.given), tuple(self.hazards), shown, bases)
 
     def add(self, at: int, path: _Path) -> None:
         """Let a path go on from a step, merging it with another one that waits there."""
@@ -239,7 +250,11 @@ class _Execution:
             self.load(step, effect, guard, path)
         elif isinstance(effect, Store):
             self.store(step, effect, guard, path)
-        else:
+        elif isinstance(effect, TmemAlloc):
+            self.allocate(step, guard, path)
+        elif isinstance(effect, TmemLoad | TmemStore):
+            self.transfer(step, effect, guard, path)
+        elif not isinstance(effect, TmemDealloc | TmemRelinquish | TmemWait | TmemFence):
             raise self.fail("not supported in symbolic execution", step)
         return at + 1
 
@@ -369,6 +384,9 @@ class _Execution:
         else:
             like = z3.BitVec("like", effect.width)
             values = [self.unknown(like, "data") for _ in range(effect.count)]
+            slot = self.slots.get(int(address.get_id())) if effect.space == "shared" else None
+            if slot is not None and (effect.count, effect.width) == (1, 32):
+                values = [slot[1]]
             self.record(step, effect, guard, path, address, tuple(values))
         for value, register in zip(values, step.operands[: effect.count], strict=True):
             if isinstance(register, Register):
@@ -387,10 +405,44 @@ class _Execution:
     ) -> None:
         if effect.space not in ("global", "shared"):
             raise self.fail(f"{effect.space or 'generic'} memory is not supported in symbolic execution", step)
-        condition = z3.simplify(z3.And(path.condition, guard))
         size = effect.width // 8 * effect.count
-        write = isinstance(effect, Store)
-        self.accesses.append(Access(step, write, effect.space, condition, address, size, values, *self.epochs))
+        self.add_access(step, effect.space, guard, path, (address, size, values), write=isinstance(effect, Store))
+
+    def add_access(
+        self, step: Step, space: str, guard: Any, path: _Path, what: tuple[Any, int, tuple[Any, ...]], *, write: bool
+    ) -> None:
+        """Note an access; ``what`` is its address, size and values."""
+        condition = z3.simplify(z3.And(path.condition, guard))
+        self.accesses.append(Access(step, write, space, condition, *what, *self.epochs))
+
+    # --- tensor memory ----------------------------------------------------------------------------------------
+
+    def allocate(self, step: Step, guard: Any, path: _Path) -> None:
+        """Columns are allocated: their address is an unknown that stands in shared memory from now on."""
+        address = self.address(step.operands[0], step, path)
+        if int(address.get_id()) in self.slots or len(free_names(address)) != 1:
+            raise self.fail("several allocations through one word, or a computed address", step)
+        base = z3.BitVec(f"^{len(self.slots)}", 32)
+        self.slots[int(address.get_id())] = (address, base)
+        # The warp writes one word; which of its threads does so makes no difference.
+        first = z3.And(guard, self.specials["%laneid"] == 0)
+        self.add_access(step, "shared", first, path, (address, 4, (base,)), write=True)
+
+    def transfer(self, step: Step, effect: TmemLoad | TmemStore, guard: Any, path: _Path) -> None:
+        """Words between registers and tensor memory; which cells, the shape says."""
+        loads = isinstance(effect, TmemLoad)
+        count = step.operation.slots[0 if loads else -1].count
+        place = step.operands[count] if loads else step.operands[0]
+        registers = step.operands[:count] if loads else step.operands[-count:]
+        address = self.address(place, step, path)
+        if loads:
+            values = [self.unknown(z3.BitVec("like", 32), "data") for _ in range(count)]
+            for value, register in zip(values, registers, strict=True):
+                if isinstance(register, Register):
+                    self.write(register, value, guard, path)
+        else:
+            values = [self.value(register, 32, step, path) for register in registers]
+        self.add_access(step, "tmem", guard, path, (address, 4 * count, tuple(values)), write=not loads)
 
     def address(self, operand: object, step: Step, path: _Path) -> Any:
         assert isinstance(operand, Memory)
