@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from layoutalg.draw.grid import Picture
     from layoutalg.tile import TileLayout
 
 __all__ = ["Points"]
@@ -134,6 +135,21 @@ class Points:
         lines.extend(f"replicas {it}" for it in self.replica)
         place = self.apply(flat) if self.shard else dict(self.offset)
         return "\n".join([*lines, "place: " + ", ".join(f"{axis} = {value}" for axis, value in place.items())])
+
+    def draw(self, shape: Sequence[int] | None = None, **options: Any) -> Picture:
+        """Draw a grid of the elements, of the places, or both: an SVG that notebooks show.
+
+        Args:
+            shape: logical extents, outermost first; the layout's own without it.
+            options: ``view``, ``by``, ``dtype``, ``width``, ``limit``, ``title`` of :func:`layoutalg.draw.draw`.
+
+        >>> from layoutalg import S, TileLayout
+        >>> TileLayout(S[4, 8]).draw(view="places").svg.count("<rect")
+        32
+        """
+        from layoutalg.draw.layout import draw
+
+        return draw(self._self(), shape, **options)
 
     def _flat(self, coord: Sequence[Any], shape: Sequence[Any] | None) -> Any:
         """Return the checked flat index of a coordinate."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from layoutalg.draw.grid import Picture
+
 __all__ = ["Permutation", "SwizzledLayout", "parse_layout"]
 
 Permutation: TypeAlias = Swizzle | F2Map
@@ -216,6 +218,20 @@ class SwizzledLayout:
         before = self.inner.apply(*coord, shape=shape).get(self.axis.name, 0)
         after = self._permute(before)
         return "\n".join([*lines[:-1], f"{self.swizzle}: {before} -> {after}", f"place: {self.axis} = {after}"])
+
+    def draw(self, shape: Sequence[int] | None = None, **options: Any) -> Picture:
+        """Draw a grid of the elements, of the places, or both: an SVG that notebooks show.
+
+        Args:
+            shape: logical extents, outermost first; the layout's own without it.
+            options: ``view``, ``by``, ``dtype``, ``width``, ``limit``, ``title`` of :func:`layoutalg.draw.draw`.
+
+        >>> SwizzledLayout.parse("Sw<1,0,1> o S[2,2]").draw().svg.count("<rect")
+        4
+        """
+        from layoutalg.draw.layout import draw
+
+        return draw(self, shape, **options)
 
     def image(self, axis: str | Axis | None = None) -> tuple[int, ...]:
         """Every address that some element has, replicas included, ascending."""
