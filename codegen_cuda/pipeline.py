@@ -34,7 +34,16 @@ def prove(kernel: Kernel) -> tuple[Obligation, ...]:
         raise BuildError(f"{kernel.name} was loaded from files and has no plan to prove; its certificate says what was")
     if isinstance(plan, Plan):
         return prove_plan(
-            plan.slots, problem.source, problem.destination, width=problem.width, align=max(ALIGN, problem.width)
+            plan.slots,
+            problem.source,
+            problem.destination,
+            width=problem.width,
+            align=max(ALIGN, problem.width),
+            reads=plan.reads,
+            writes=plan.writes,
+            read_cost=(plan.read.wavefronts, plan.read.excess),
+            write_cost=(plan.write.wavefronts, plan.write.excess),
+            warps=plan.warps,
         )
     if isinstance(plan, TmemPlan | RoundTrip):
         return tuple(o for statement in plan.statements() for o in prove_transfers(**statement))

@@ -27,6 +27,7 @@ from layoutalg.errors import LayoutError
 from layoutalg.hardware.dtypes import dtype
 from layoutalg.index import Param, substitute
 from layoutalg.notation import parse_region
+from layoutalg.swizzled import SwizzledLayout, parse_layout
 from layoutalg.tile import TileLayout
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ class Side:
     shape: tuple[int, ...]
     region: str
 
-    def parts(self) -> tuple[TileLayout, tuple[Interval, ...]]:
+    def parts(self) -> tuple[TileLayout | SwizzledLayout, tuple[Interval, ...]]:
         """Return the layout and the checked region."""
-        layout = TileLayout.parse(self.layout)
+        layout = parse_layout(self.layout)
         extents = check_shape(self.shape, layout.size)
         return layout, check_region(parse_region(self.region, extents), extents)
 

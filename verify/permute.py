@@ -1,41 +1,68 @@
 """Proofs about a permute plan: which lane and register carries which element, and what the banks make of it.
 
-The plan enters as data, a table ``[slot][lane] -> element`` (-1 where a lane is idle), and the layouts as layouts.
-Nothing of the planner is used.  Addresses come from the layouts' own evaluation, run on Z3 terms.
+The plan enters as data, a table ``[slot][lane] -> element`` (-1 where a lane is idle) or the instructions of both
+phases, and the layouts as layouts.  Nothing of the planner is used.  Addresses come from the layouts' own evaluation.
 
-* **carried once**: every element has exactly one (lane, slot);
+* **carried once**: every element has exactly one (lane, slot), and the lane that writes it is the lane that read it;
 * **delivered**: distinct elements have distinct destinations, so that writing register (lane, slot) to the place of its
   element gives every destination place the element that the source layout has there;
 * **stages apart**: what one stage writes, no later stage reads or writes;
-* **bank-free read / write**: no two lanes that one wavefront serves touch different words of one bank, for every slot,
-  stage and base address with the stated alignment (the rule of ``layoutalg.banks``, where it is compared point by
-  point with the simulator in tests).
+* **covered** (plans that list instructions): the elements of one access lie one after another, and it is aligned;
+* **cost of the read / write phase** (:mod:`verify.permute_banks`): exactly the wavefronts that were promised, for every
+  stage and base address with the stated alignment.
+
+A table is finite, so each statement could be decided by evaluating it everywhere.  Z3 decides them up to
+:data:`TABLE_LIMIT` entries; larger tables are evaluated, and the scope says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import z3
+from numpy.typing import NDArray
 
 from layoutalg.errors import LayoutError
 from layoutalg.index import Param
 from layoutalg.tile import TileLayout
-from verify.solve import prove
+from verify.permute_banks import Instruction, Layout, prove_phase, stage_moves
+from verify.solve import BUDGET, prove
 from verify.term import WIDTH, BitTerm, lookup, memory_address
-from verify.verdict import Obligation, Proved, Refuted, Verdict
+from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
 
-__all__ = ["Obligation", "prove_plan"]
+__all__ = ["TABLE_LIMIT", "Obligation", "prove_plan"]
 
+#: Entries of a plan up to which Z3 decides; beyond, every entry is evaluated.
+TABLE_LIMIT = 2048
 _LANES = 32
-_BANK_BYTES = 128
+_CHUNK = 1024
+
+Ints = NDArray[np.int64]
+
+
+class _Access(Protocol):
+    @property
+    def width(self) -> int: ...
+    @property
+    def elements(self) -> tuple[tuple[int, ...], ...]: ...
 
 
 def prove_plan(
-    table: Sequence[Sequence[int]], source: TileLayout, destination: TileLayout, *, width: int, align: int
+    table: Sequence[Sequence[int]],
+    source: Layout,
+    destination: Layout,
+    *,
+    width: int,
+    align: int,
+    reads: Sequence[_Access] = (),
+    writes: Sequence[_Access] = (),
+    read_cost: tuple[int, int] | None = None,
+    write_cost: tuple[int, int] | None = None,
+    warps: int = 1,
 ) -> tuple[Obligation, ...]:
-    """Prove a plan that reads and writes slot by slot, one element a lane.
+    """Prove a plan.
 
     Args:
         table: ``[slot][lane]``, the flat logical index of the element a lane holds in that slot; -1 for idle.
@@ -43,6 +70,12 @@ def prove_plan(
         destination: where they are written.
         width: bytes of an element: 1, 2, 4, 8 or 16.
         align: alignment of both base addresses in bytes, a multiple of ``max(width, 4)``.
+        reads: the read phase's instructions (``width`` in bytes, ``elements[lane][position]``) where it does not go
+            slot by slot, one element a lane.
+        writes: the write phase's instructions, likewise.
+        read_cost: promised wavefronts and excess of the read phase; without it, only that nothing is in excess.
+        write_cost: the same for the write phase.
+        warps: instruction number i belongs to warp ``i % warps``.
 
     Returns:
         One obligation per statement of the module's text, in that order.
@@ -54,49 +87,135 @@ def prove_plan(
     """
     if width not in (1, 2, 4, 8, 16) or align % max(width, 4):
         raise LayoutError(f"width {width} and alignment {align} do not fit: align is a multiple of max(width, 4)")
-    facts = _Facts(tuple(tuple(map(int, row)) for row in table), source, destination, width, align)
-    return (
+    facts = _Facts(table, source, destination, width, reads, writes, warps)
+    obligations = [
         Obligation("every element is carried by exactly one lane and register", facts.carried_once()),
         Obligation("every destination receives the source's element", facts.delivered()),
         Obligation("no stage disturbs a later one", facts.stages_apart()),
-        Obligation("the read phase is free of bank conflicts", facts.bank_free(source, "read")),
-        Obligation("the write phase is free of bank conflicts", facts.bank_free(destination, "write")),
-    )
+    ]
+    if facts.listed:
+        obligations.append(Obligation("every access covers consecutive elements and is aligned", facts.covered(align)))
+    for phase, layout, instructions, cost in (
+        ("read", source, facts.reads, read_cost),
+        ("write", destination, facts.writes, write_cost),
+    ):
+        obligations.append(prove_phase(phase, instructions, layout, width=width, align=align, cost=cost))
+    return tuple(obligations)
 
 
 class _Facts:
-    """The unknowns of a plan: lanes, slots, stages and bases, and the statements about them."""
+    """A plan as numbers, and the statements about it."""
 
     def __init__(
-        self, table: tuple[tuple[int, ...], ...], source: TileLayout, destination: TileLayout, width: int, align: int
+        self,
+        table: Sequence[Sequence[int]],
+        source: Layout,
+        destination: Layout,
+        width: int,
+        reads: Sequence[_Access],
+        writes: Sequence[_Access],
+        warps: int,
     ) -> None:
-        self.table, self.source, self.destination = table, source, destination
-        self.width, self.align = width, align
+        self.source, self.destination, self.width, self.warps = source, destination, width, warps
         self.size = int(source.size)
+        self.listed = bool(reads) or bool(writes)
+        slots = [Instruction(width, np.array(row, dtype=np.int64)[:, None]) for row in table]
+        self.reads, self.writes = (
+            [Instruction(a.width, np.array(a.elements, dtype=np.int64)) for a in given] if given else slots
+            for given in (reads, writes)
+        )
         self.params: dict[str, Param] = {p.name: p for p in (*source.params, *destination.params)}
-        self.flat = [e for row in table for e in row]
+
+    # --- carried once -----------------------------------------------------------------------------------------
 
     def carried_once(self) -> Verdict:
-        scope = f"{len(self.table)} slots of {_LANES} lanes, {self.size} elements"
-        held = sum(e >= 0 for e in self.flat)
-        if held != self.size:
-            return Refuted(scope, {"elements": self.size, "held": held})
-        a, b = self._held("a"), self._held("b")
-        one = z3.Implies(a.element == b.element, z3.And(a.lane == b.lane, a.slot == b.slot))
-        inside = z3.ULT(a.element, self.size)
-        return prove(z3.And(one, inside), given=[*a.given, *b.given], scope=scope, logic="QF_BV")
+        """Reading is a bijection onto the elements; so is writing, by the same threads."""
+        scope = f"{len(self.reads)} + {len(self.writes)} instructions of {_LANES} lanes, {self.size} elements"
+        held = [self._flat(instructions) for instructions in (self.reads, self.writes)]
+        for (elements, _), phase in zip(held, ("read", "written"), strict=True):
+            count = int((elements >= 0).sum())
+            if count != self.size:
+                return Refuted(scope, {"elements": self.size, phase: count})
+        (elements, threads), (written, writers) = held
+        if (elements.max() >= self.size) or (written.max() >= self.size):
+            return Refuted(scope, {"elements": self.size, "carried": int(max(elements.max(), written.max()))})
+        verdict = self._once(elements, scope)
+        if not verdict.ok or not self.listed:
+            return verdict
+        verdict = self._once(written, scope)
+        return self._same_thread(elements, threads, written, writers, scope) if verdict.ok else verdict
+
+    def _flat(self, instructions: Sequence[Instruction]) -> tuple[Ints, Ints]:
+        """Return the element of every register position of every thread, and the thread."""
+        elements, threads = [], []
+        for number, one in enumerate(instructions):
+            lanes = np.arange(_LANES)[:, None] + _LANES * (number % self.warps)
+            elements.append(one.elements.reshape(-1))
+            threads.append(np.broadcast_to(lanes, one.elements.shape).reshape(-1))
+        return np.concatenate(elements), np.concatenate(threads)
+
+    def _once(self, elements: Ints, scope: str) -> Verdict:
+        """Every element is held at most once: some function undoes the table."""
+        inverse = np.zeros(self.size, dtype=np.int64)
+        used = np.flatnonzero(elements >= 0)
+        inverse[elements[used]] = used
+        if len(elements) > TABLE_LIMIT:
+            wrong = used[inverse[elements[used]] != used]
+            if len(wrong):
+                first = int(wrong[0])
+                return Refuted(scope, {"element": int(elements[first]), "position": first})
+            return Proved(f"{scope}; every entry evaluated")
+        effort = 0
+        for start in range(0, len(elements), _CHUNK):
+            part = elements[start : start + _CHUNK]
+            x = z3.BitVec("position", WIDTH)
+            element = lookup(part.tolist(), x)
+            verdict = prove(
+                z3.And(z3.ULT(element, self.size), lookup(inverse.tolist(), element) == x + start),
+                given=[z3.ULT(x, len(part)), element >= 0],
+                scope=scope,
+                logic="QF_BV",
+                budget=4 * BUDGET,
+            )
+            if not verdict.ok:
+                return verdict
+            effort += getattr(verdict, "effort", 0)
+        return Proved(scope, effort)
+
+    def _same_thread(self, elements: Ints, threads: Ints, written: Ints, writers: Ints, scope: str) -> Verdict:
+        reader = np.zeros(self.size, dtype=np.int64)
+        reader[elements[elements >= 0]] = threads[elements >= 0]
+        used = written >= 0
+        wrong = np.flatnonzero(used & (reader[np.maximum(written, 0)] != writers))
+        if len(wrong):
+            element = int(written[wrong[0]])
+            return Refuted(
+                scope, {"element": element, "read by": int(reader[element]), "written by": int(writers[wrong[0]])}
+            )
+        return Proved(f"{scope}; reader and writer of every element compared")
+
+    # --- delivered, stages ------------------------------------------------------------------------------------
 
     def delivered(self) -> Verdict:
         scope = f"all pairs of {self.size} elements, {self._stages()}"
         x, y = BitTerm.of("x"), BitTerm.of("y")
         inside = [z3.ULT(x.expr, self.size), z3.ULT(y.expr, self.size)]
         stage, ranges = self._stage("s")
-        return prove(
+        verdict = prove(
             z3.Implies(self._at(self.destination, x, stage) == self._at(self.destination, y, stage), x.expr == y.expr),
             given=[*inside, *ranges],
             scope=scope,
             logic="QF_BV",
         )
+        return self._evaluated_places(scope) if isinstance(verdict, Unknown) else verdict
+
+    def _evaluated_places(self, scope: str) -> Verdict:
+        places = self.destination.substitute(**{p.name: p.begin for p in self.destination.params}).table()["m"]
+        order = np.argsort(places, kind="stable")
+        same = np.flatnonzero(places[order][1:] == places[order][:-1])
+        if len(same):
+            return Refuted(scope, {"x": int(order[same[0]]), "y": int(order[same[0] + 1])})
+        return Proved(f"{scope}; every place evaluated, stages move all places alike")
 
     def stages_apart(self) -> Verdict:
         if not self.params:
@@ -108,32 +227,47 @@ class _Facts:
         order = self._before(first, later)
         inside = [z3.ULT(x.expr, self.size), z3.ULT(y.expr, self.size)]
         given = [*inside, *first_range, *later_range, order]
-        return prove(apart, given=given, scope=f"all pairs, {self._stages()}", logic="QF_BV")
+        scope = f"all pairs, {self._stages()}"
+        verdict = prove(apart, given=given, scope=scope, logic="QF_BV")
+        return self._evaluated_stages(scope) if isinstance(verdict, Unknown) else verdict
 
-    def bank_free(self, layout: TileLayout, phase: str) -> Verdict:
-        """Two lanes of one group with different words on one bank would cost a second wavefront."""
-        a, b = self._held("a"), self._held("b")
-        stage, ranges = self._stage("s")
-        base = z3.BitVec("base", WIDTH)
-        unit = max(self.width, 4)
-        group = min(_LANES, _BANK_BYTES // unit)
-        words = [
-            z3.UDiv(base + self._at(layout, BitTerm(side.element), stage) * self.width, z3.BitVecVal(unit, WIDTH))
-            for side in (a, b)
-        ]
-        shift = group.bit_length() - 1
-        together = z3.And(a.slot == b.slot, z3.LShR(a.lane, shift) == z3.LShR(b.lane, shift), z3.ULT(a.lane, b.lane))
-        banks = _BANK_BYTES // unit
-        clash = z3.And(words[0] != words[1], words[0] & (banks - 1) == words[1] & (banks - 1))
-        aligned = [z3.URem(base, z3.BitVecVal(self.align, WIDTH)) == 0, z3.ULT(base, 1 << 24)]
-        scope = f"{phase}: all slots, pairs of lanes served together, {self._stages()}, bases aligned to {self.align} B"
-        return prove(z3.Not(clash), given=[*a.given, *b.given, *ranges, together, *aligned], scope=scope, logic="QF_BV")
+    def _evaluated_stages(self, scope: str) -> Verdict:
+        """Collect what all stages write, in order, and look what they read and write again."""
+        names = sorted(self.params)
+        written: Ints = np.zeros(0, dtype=np.int64)
+        for values in np.ndindex(*(self.params[n].end - self.params[n].begin for n in names)):
+            stage = {n: self.params[n].begin + int(v) for n, v in zip(names, values, strict=True)}
+            read, write = (
+                layout.substitute(**{p.name: stage[p.name] for p in layout.params}).table()["m"]
+                for layout in (self.source, self.destination)
+            )
+            lost = np.intersect1d(written, np.concatenate([read, write]))
+            if len(lost):
+                return Refuted(scope, {**stage, "place": int(lost[0])})
+            written = np.concatenate([written, write])
+        return Proved(f"{scope}; every place of every stage evaluated")
 
-    def _held(self, name: str) -> _Held:
-        lane, slot = z3.BitVec(f"lane_{name}", WIDTH), z3.BitVec(f"slot_{name}", WIDTH)
-        element = lookup(self.flat, slot * _LANES + lane)
-        given = [z3.ULT(lane, _LANES), z3.ULT(slot, len(self.table)), element >= 0]
-        return _Held(lane, slot, element, tuple(given))
+    def covered(self, align: int) -> Verdict:
+        scope = f"{len(self.reads)} reads and {len(self.writes)} writes, {self._stages()}"
+        for phase, layout, instructions in (
+            ("read", self.source, self.reads),
+            ("write", self.destination, self.writes),
+        ):
+            steps = [c * self.width for _, c in stage_moves(layout)]
+            places = layout.substitute(**{p.name: p.begin for p in layout.params}).table()["m"]
+            for number, one in enumerate(instructions):
+                if any(value % one.width for value in (align, *steps)):
+                    return Refuted(scope, {"phase": phase, "instruction": number, "bytes": one.width, "align": align})
+                needed = one.elements >= 0
+                start = np.where(needed, places[np.maximum(one.elements, 0)] - np.arange(one.elements.shape[1]), 0)
+                first = np.take_along_axis(start, needed.argmax(axis=1)[:, None], axis=1)
+                wrong = needed & ((start != first) | (first * self.width % one.width != 0))
+                if wrong.any() or one.elements.shape != (_LANES, one.width // self.width):
+                    lane, position = (int(v) for v in np.argwhere(wrong)[0]) if wrong.any() else (0, 0)
+                    return Refuted(scope, {"phase": phase, "instruction": number, "lane": lane, "position": position})
+        return Proved(f"{scope}; every access evaluated")
+
+    # --- terms ------------------------------------------------------------------------------------------------
 
     def _stage(self, name: str) -> tuple[dict[str, BitTerm], list[z3.BoolRef]]:
         unknowns = {p: BitTerm.of(f"{p}_{name}" if name != "s" else p) for p in sorted(self.params)}
@@ -150,20 +284,14 @@ class _Facts:
             order = z3.Or(a < b, z3.And(a == b, order))
         return order
 
-    def _at(self, layout: TileLayout, element: BitTerm, stage: dict[str, BitTerm]) -> z3.BitVecRef:
-        return memory_address(layout, element, stage)
+    def _at(self, layout: Layout, element: BitTerm, stage: dict[str, BitTerm]) -> z3.BitVecRef:
+        if isinstance(layout, TileLayout):
+            return memory_address(layout, element, stage)
+        inside: z3.BitVecRef = memory_address(layout.inner, element, stage)
+        moved: z3.BitVecRef = layout.swizzle.apply(inside)
+        return moved
 
     def _stages(self) -> str:
         if not self.params:
             return "one stage"
         return "every stage " + ", ".join(f"{p.begin} <= {p.name} < {p.end}" for p in self.params.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A (lane, slot) that is not idle, and the element it holds."""
-
-    lane: z3.BitVecRef
-    slot: z3.BitVecRef
-    element: z3.BitVecRef
-    given: tuple[z3.BoolRef, ...]

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.permute.emit import claim_of, emit_permute, kernel_name
-from codegen_cuda.permute.plan import Plan
-from codegen_cuda.permute.problem import Operand, Problem, pose
+from codegen_cuda.permute.gf2 import plan_gf2
+from codegen_cuda.permute.plan import Candidate, Plan
+from codegen_cuda.permute.problem import Layout, Operand, Problem, pose
+from codegen_cuda.permute.rotation import plan_rotation
+from codegen_cuda.permute.table import plan_table
 from codegen_cuda.permute.xor import plan_xor
-from layoutalg.tile import TileLayout
 
 __all__ = ["FORMS", "Operand", "permute_layout", "why_not"]
 
 #: The forms a plan can take, in the order of preference at equal cost.
-FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType({"xor": plan_xor})
+FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
+    {"xor": plan_xor, "rotation": plan_rotation, "gf2": plan_gf2, "table": plan_table}
+)
 
 
 def permute_layout(
-    src: TileLayout | Operand,
-    dst: TileLayout | Operand,
+    src: Layout | Operand,
+    dst: Layout | Operand,
     *,
     shape: tuple[int, ...] | None = None,
     region: Any = None,
@@ -36,6 +41,7 @@ def permute_layout(
     plan: str = "auto",
     in_place: bool = True,
     max_registers: int = 128,
+    warps: int | None = None,
 ) -> Kernel:
     """Plan and emit a permute: every element moves from its place in ``src`` to its place in ``dst``.
 
@@ -48,10 +54,11 @@ def permute_layout(
         shape: logical extents of both layouts; each layout's own extents without one.
         region: box of the shape, such as ``"s,0:1,0:4,0:32"``; a bare name is a stage parameter.
         dtype: element type of both.
-        scope: ``"warp"``: one warp moves the region.
+        scope: ``"warp"``: one warp moves the region; ``"cta"``: the warps of a block share it.
         plan: ``"auto"`` or a form of :data:`FORMS`.
         in_place: source and destination may be the same memory, so all of a stage is read before any is written.
         max_registers: 32-bit registers per lane that may hold elements.
+        warps: with scope ``"cta"``, how many warps share the region; without it, as many as registers ask for.
 
     Raises:
         PlanError: the request cannot be planned; ``facts["rule"]`` names the rule, the text what would work.
@@ -63,7 +70,7 @@ def permute_layout(
     (3, 4, 0)
     """
     source, destination = (_operand(side, shape, region, dtype) for side in (src, dst))
-    problem = pose(source, destination, scope=scope, in_place=in_place, max_registers=max_registers)
+    problem = pose(source, destination, scope=scope, in_place=in_place, max_registers=max_registers, warps=warps)
     chosen = _choose(problem, plan)
     name = kernel_name(problem, chosen.form)
     return Kernel(
@@ -75,7 +82,7 @@ def permute_layout(
     )
 
 
-def why_not(src: TileLayout | Operand, dst: TileLayout | Operand, **options: Any) -> PlanError | None:
+def why_not(src: Layout | Operand, dst: Layout | Operand, **options: Any) -> PlanError | None:
     """Return why :func:`permute_layout` with these arguments would refuse, or None where it would not.
 
     >>> from layoutalg import S, TileLayout
@@ -90,7 +97,7 @@ def why_not(src: TileLayout | Operand, dst: TileLayout | Operand, **options: Any
     return None
 
 
-def _operand(side: TileLayout | Operand, shape: Any, region: Any, dtype: Any) -> Operand:
+def _operand(side: Layout | Operand, shape: Any, region: Any, dtype: Any) -> Operand:
     if not isinstance(side, Operand):
         return Operand(side, shape, region, dtype)
     return Operand(
@@ -110,15 +117,18 @@ def _choose(problem: Problem, form: str) -> Plan:
             )
         return FORMS[form](problem)
     plans: list[Plan] = []
+    candidates: list[Candidate] = []
     refusals: list[PlanError] = []
-    for make in FORMS.values():
+    for name, make in FORMS.items():
         try:
             plans.append(make(problem))
+            candidates.append(plans[-1].candidate())
         except PlanError as error:
             refusals.append(error)
+            candidates.append(Candidate(name, str(error).removeprefix("permute_layout: ")))
     if not plans:
         raise refusals[-1]
-    return min(plans, key=lambda p: (p.read.wavefronts + p.write.wavefronts, p.read.instructions))
+    return replace(min(plans, key=lambda p: p.cost), candidates=tuple(candidates))
 
 
 class _Callable(ModuleType):

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 
-from codegen_cuda.expr import Expr
+from codegen_cuda.permute.bodies import Body, slot_body
 from codegen_cuda.permute.plan import LANES, Phase, Plan
 from codegen_cuda.permute.problem import Problem
 from layoutalg.claim import BankPromise, Buffer, Claim
-from layoutalg.index import Affine
-from layoutalg.iters import vector_at
-from layoutalg.tile import TileLayout
 
 __all__ = ["ALIGN", "claim_of", "emit_permute", "kernel_name"]
 
@@ -53,7 +49,7 @@ def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
         entry=name,
         dtype=problem.dtype.name,
         grid=(1, 1, 1),
-        block=(LANES, 1, 1),
+        block=(LANES * problem.warps, 1, 1),
         dynamic_shared_bytes=_shared_bytes(problem) if _is_dynamic(problem) else 0,
         params=buffers,
         moves=(problem.move,),
@@ -67,8 +63,10 @@ def _promise(phase: str, cost: Phase) -> BankPromise:
 
 
 def emit_permute(problem: Problem, plan: Plan, name: str) -> str:
-    """Return the CUDA source: comment block, device function ``NAME_device``, harness kernel ``NAME``."""
-    return "\n".join([_header(problem, plan), _device(problem, plan, name), _LAUNCH_SHAPE, _harness(problem, name)])
+    """Return the CUDA source: comment block, tables, device function ``NAME_device``, harness kernel ``NAME``."""
+    body = slot_body(problem, plan, name)
+    parts = [_header(problem, plan), *(line + "\n" for line in body.declarations)]
+    return "\n".join([*parts, _device(problem, body, name), _LAUNCH_SHAPE, _harness(problem, name)])
 
 
 def _header(problem: Problem, plan: Plan) -> str:
@@ -82,51 +80,28 @@ def _header(problem: Problem, plan: Plan) -> str:
             f"{phase:<12} {cost.wavefronts} wavefronts, {cost.excess} in excess, lower bound {cost.lower_bound}"
             for phase, cost in (("read", plan.read), ("write", plan.write))
         ),
+        f"registers    {plan.registers} of 32 bits per lane",
+        *(f"considered   {candidate}" for candidate in plan.candidates),
+        "Certification proves: every element is carried by exactly one lane and register; every destination receives",
+        "the source's element; no stage disturbs a later one; both phases cost the wavefronts stated here, for every",
+        "stage and base address; and of the compiled PTX, that it does all that for all data.",
         f"Base pointers of the device function: shared memory, aligned to {max(ALIGN, problem.width)} bytes.",
     ]
     return "\n".join("// " + line for line in lines) + "\n"
 
 
-def _device(problem: Problem, plan: Plan, name: str) -> str:
-    stages = "".join(f", int {p.name}" for p in problem.params)
+def _device(problem: Problem, body: Body, name: str) -> str:
     kind = problem.dtype.c_type
-    element = _elements(plan)
-    read = [f"    regs[{r}] = src[{_address(problem.source, element(r))}];" for r in range(len(plan.slots))]
-    write = [f"    dst[{_address(problem.destination, element(r))}] = regs[{r}];" for r in range(len(plan.slots))]
-    body = [
-        f"__device__ __forceinline__ void {name}_device({kind}* dst, const {kind}* src, int lane{stages}) {{",
-        f"    {kind} regs[{len(plan.slots)}];",
-        *read,
-        "    __syncwarp();",
-        *write,
-        "    __syncwarp();",
-        "}",
-    ]
-    return "\n".join(body) + "\n"
+    variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
+    arguments = "".join(f", int {variable}" for variable in variables)
+    barrier = _barrier(problem)
+    lines = [*body.setup, *body.reads, barrier, *body.between, *body.writes, barrier]
+    head = f"__device__ __forceinline__ void {name}_device({kind}* dst, const {kind}* src{arguments}) {{"
+    return "\n".join([head, *("    " + line for line in lines), "}"]) + "\n"
 
 
-def _elements(plan: Plan) -> Callable[[int], Expr]:
-    """Return the flat index of the element in slot r as an expression of the lane."""
-    lane = Expr.var("lane", 0, LANES - 1)
-    shift, mask = plan.details["shift"], plan.details["mask"]
-    if mask == 0:
-        return lambda r: lane + LANES * r
-    # Shifting first and masking after is the reference's spelling; the mask is redundant for lanes below 32.
-    group = (lane >> shift) & mask
-    return lambda r: lane + (group ^ r) * LANES
-
-
-def _address(layout: TileLayout, element: Expr) -> Expr:
-    """Run the layout's own evaluation on an expression."""
-    offset = layout.offset.get("m", 0)
-    total: Expr = Expr.of(0)
-    if isinstance(offset, Affine):
-        for param, c in offset.terms:
-            total = total + Expr.var(param.name, param.begin, param.end - 1) * c
-        offset = offset.const
-    for value in vector_at(layout.shard, element).values():
-        total = total + value
-    return total + Expr.of(offset)
+def _barrier(problem: Problem) -> str:
+    return "__syncwarp();" if problem.warps == 1 else "__syncthreads();"
 
 
 def _is_dynamic(problem: Problem) -> bool:
@@ -138,15 +113,17 @@ def _shared_bytes(problem: Problem) -> int:
     return (high - low) * problem.width
 
 
-def _staging(target: str, origin: str, count: int) -> list[str]:
-    """Copy a buffer with all lanes: whole rows of a warp, then the tail."""
-    rows, tail = divmod(count, LANES)
+def _staging(target: str, origin: str, count: int, threads: int) -> list[str]:
+    """Copy a buffer with all threads: whole rows, then the tail."""
+    rows, tail = divmod(count, threads)
+    index = "lane" if threads == LANES else "thread"
     lines = []
     if rows:
         head = f"{_unroll(rows, 1)}    for (int i = 0; i < {rows}; ++i)"
-        lines.append(f"{head} {target}[i * {LANES} + lane] = {origin}[i * {LANES} + lane];")
+        lines.append(f"{head} {target}[i * {threads} + {index}] = {origin}[i * {threads} + {index}];")
     if tail:
-        lines.append(f"    if (lane < {tail}) {target}[{rows * LANES} + lane] = {origin}[{rows * LANES} + lane];")
+        at = f"{rows * threads} + {index}"
+        lines.append(f"    if ({index} < {tail}) {target}[{at}] = {origin}[{at}];")
     return lines
 
 
@@ -156,7 +133,7 @@ def _unroll(trips: int, depth: int) -> str:
 
 
 def _harness(problem: Problem, name: str) -> str:
-    kind = problem.dtype.c_type
+    kind, threads = problem.dtype.c_type, LANES * problem.warps
     low, high = problem.span()
     count = high - low
     shared = (
@@ -165,22 +142,24 @@ def _harness(problem: Problem, name: str) -> str:
         else f"    __shared__ __align__({ALIGN}) {kind} buffer[{count}];"
     )
     base = f"buffer + {-low}" if low else "buffer"
-    arguments = ", ".join([base, base, "lane", *(p.name for p in problem.params)])
+    variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
     stages = math.prod(p.end - p.begin for p in problem.params)
     loops = [
         f"{_unroll(stages, depth)}{'    ' * depth}for (int {p.name} = {p.begin}; {p.name} < {p.end}; ++{p.name})"
         for depth, p in enumerate(problem.params, start=1)
     ]
+    one = ["    const int lane = threadIdx.x;"]
+    several = ["    const int thread = threadIdx.x;", "    const int lane = thread & 31, warp = thread >> 5;"]
     lines = [
-        f'extern "C" __global__ void LAUNCH_SHAPE({LANES})',
+        f'extern "C" __global__ void LAUNCH_SHAPE({threads})',
         f"{name}(const {kind}* __restrict__ src, {kind}* __restrict__ dst) {{",
         shared,
-        "    const int lane = threadIdx.x;",
-        *_staging("buffer", "src", count),
-        "    __syncwarp();",
+        *(one if problem.warps == 1 else several),
+        *_staging("buffer", "src", count, threads),
+        "    " + _barrier(problem),
         *loops,
-        f"{'    ' * (len(loops) + 1)}{name}_device({arguments});",
-        *_staging("dst", "buffer", count),
+        f"{'    ' * (len(loops) + 1)}{name}_device({', '.join([base, base, *variables])});",
+        *_staging("dst", "buffer", count, threads),
         "}",
     ]
     return "\n".join(lines) + "\n"

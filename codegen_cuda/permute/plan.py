@@ -1,13 +1,16 @@
 """A permute plan: which lane and register carries which element, and what both phases cost.
 
-A plan is data.  Phase one reads slot by slot: in slot r, lane l reads the element ``slots[r][l]`` from its source place
-into register r; after a ``__syncwarp`` phase two writes the registers to the destination places of the same elements.
+A plan is data.  Forms ``xor``, ``rotation``, ``gf2`` and ``table`` read slot by slot: in slot r, lane l reads the
+element ``slots[r][l]`` from its source place into register r; after a barrier phase two writes the registers to the
+destination places of the same elements.  ``vector`` and ``words`` move several elements of a lane at once, and read
+them grouped otherwise than they write them, so they list the instructions of both phases.
+
 Costs are wavefronts of the measured bank rule (``layoutalg.banks``), for the worst stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,13 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.task import LANES, ROW_BYTES, Ints, Task, lower_bound, task_of
 from layoutalg.banks import simulate_many
-from layoutalg.tile import TileLayout
 
-__all__ = ["Phase", "Plan", "lower_bound", "make_plan", "measure"]
+__all__ = ["LANES", "Access", "Candidate", "Moves", "Phase", "Plan", "list_plan", "lower_bound", "make_plan", "measure"]
 
-LANES = 32
-_ROW_BYTES = 128  # one wavefront delivers at most 32 words of 4 bytes
+#: Instructions of one width: bytes a lane, and the elements [instruction][lane][position], -1 for what nobody needs.
+Moves = tuple[int, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One instruction of one warp.
+
+    Args:
+        width: bytes that a lane moves.
+        elements: ``[lane][position]``, the elements that lie at consecutive places from the lane's address on; -1 where
+            the lane is idle, or reads what it does not need.
+    """
+
+    width: int
+    elements: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +62,57 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one form would cost, or why it does not serve.
+
+    Args:
+        form: name of the form.
+        reason: why it does not serve, in words; empty where it does.
+        read: cost of the read phase.
+        write: cost of the write phase.
+        registers: 32-bit registers per lane that hold elements.
+        operations: estimate of the instructions per lane that compute addresses, load tables and sort bytes.
+    """
+
+    form: str
+    reason: str = ""
+    read: Phase | None = None
+    write: Phase | None = None
+    registers: int = 0
+    operations: int = 0
+
+    @property
+    def wavefronts(self) -> int | None:
+        """Wavefronts of both phases, None where the form does not serve."""
+        return None if self.read is None or self.write is None else self.read.wavefronts + self.write.wavefronts
+
+    def __str__(self) -> str:
+        if self.read is None or self.write is None:
+            return f"{self.form}: {self.reason}"
+        costs = [f"{p.wavefronts} ({p.lower_bound})" for p in (self.read, self.write)]
+        return (
+            f"{self.form}: {' + '.join(costs)} wavefronts (bounds), "
+            f"{self.read.instructions} + {self.write.instructions} instructions, about {self.operations} operations"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A schedule for one permute.
 
     Args:
         form: how the schedule is written down, such as ``"xor"``.
-        slots: ``[slot][lane]``, the flat logical index of the element; -1 where the lane is idle.
+        slots: ``[slot][lane]``, the flat logical index of the element; -1 where the lane is idle.  With several warps,
+            slot s belongs to warp ``s % warps``.
         read: cost of the read phase.
         write: cost of the write phase.
         registers: 32-bit registers per lane that hold elements.
         details: the form's own constants, such as ``shift`` and ``mask``.
+        reads: instructions of the read phase where it is not slot by slot.
+        writes: instructions of the write phase where it is not slot by slot.
+        operations: estimate of the further instructions per lane.
+        candidates: what every form would have cost, where the planner chose.
+        warps: how many warps share the work.
     """
 
     form: str
@@ -63,56 +121,123 @@ class Plan:
     write: Phase
     registers: int
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    operations: int = 0
+    candidates: tuple[Candidate, ...] = field(default=(), compare=False)
+    warps: int = 1
 
     def table(self) -> NDArray[np.int64]:
         """Return the schedule as an int64 array [slot][lane], -1 for idle lanes."""
         return np.array(self.slots, dtype=np.int64)
 
+    @property
+    def wavefronts(self) -> int:
+        """Wavefronts of both phases."""
+        return self.read.wavefronts + self.write.wavefronts
 
-def make_plan(form: str, slots: NDArray[np.int64], problem: Problem, details: Mapping[str, Any]) -> Plan:
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """What the planner minimises: wavefronts, then memory instructions, then further instructions."""
+        return self.wavefronts, self.read.instructions + self.write.instructions, self.operations
+
+    def candidate(self) -> Candidate:
+        """Return the plan's cost as a candidate."""
+        return Candidate(self.form, "", self.read, self.write, self.registers, self.operations)
+
+
+def make_plan(
+    form: str,
+    slots: Ints,
+    problem: Problem,
+    details: Mapping[str, Any],
+    *,
+    task: Task | None = None,
+    operations: int = 0,
+    registers: int | None = None,
+) -> Plan:
     """Measure a schedule that accesses memory slot by slot in both phases, and wrap it."""
+    task = task or task_of(problem)
+    moves = [(problem.width, slots[:, :, None])]
+    reads, writes = (measure(op, moves, task) for op in ("ld.shared", "st.shared"))
     return Plan(
         form=form,
-        slots=tuple(tuple(int(e) for e in row) for row in slots),
-        read=measure("ld.shared", slots, problem, problem.source),
-        write=measure("st.shared", slots, problem, problem.destination),
-        registers=-(-slots.shape[0] * problem.width // 4),
+        slots=_rows(slots),
+        read=reads,
+        write=writes,
+        registers=registers or -(-slots.shape[0] * problem.width // (4 * problem.warps)),
         details=MappingProxyType(dict(details)),
+        operations=operations,
+        warps=problem.warps,
     )
 
 
-def measure(op: str, slots: NDArray[np.int64], problem: Problem, layout: TileLayout) -> Phase:
-    """Simulate one phase: every slot is one instruction; the worst stage counts.
+def list_plan(
+    form: str,
+    reads: Sequence[Moves],
+    writes: Sequence[Moves],
+    problem: Problem,
+    details: Mapping[str, Any],
+    *,
+    task: Task | None = None,
+    operations: int = 0,
+    registers: int | None = None,
+) -> Plan:
+    """Measure a schedule given as the instructions of both phases, and wrap it."""
+    task = task or task_of(problem)
+    slots = np.concatenate([table.transpose(0, 2, 1).reshape(-1, LANES) for _, table in reads])
+    needed = sum(len(table) * max(1, width // 4) for width, table in reads)
+    return Plan(
+        form=form,
+        slots=_rows(slots),
+        read=measure("ld.shared", reads, task),
+        write=measure("st.shared", writes, task),
+        registers=registers or -(-needed // problem.warps),
+        details=MappingProxyType(dict(details)),
+        reads=_accesses(reads),
+        writes=_accesses(writes),
+        operations=operations,
+        warps=problem.warps,
+    )
 
-    Stages move all addresses together.  A move by whole rows of banks changes nothing, so one stage per remainder is
-    simulated.
+
+def _rows(slots: Ints) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, slots.tolist()))
+
+
+def _accesses(moves: Sequence[Moves]) -> tuple[Access, ...]:
+    return tuple(Access(width, _rows(row)) for width, table in moves for row in table)
+
+
+def measure(op: str, moves: Sequence[Moves], task: Task) -> Phase:
+    """Simulate one phase; the worst stage counts.
+
+    Stages move all addresses together.  A move by whole words rotates the banks and changes nothing, so one stage per
+    remainder is simulated.
     """
-    width = problem.width
-    places = problem.coordinates(layout) * width
-    remainders = sorted({shift * width % _ROW_BYTES for shift in problem.stage_shifts(layout)})
-    active = slots >= 0
-    masks = (active.astype(np.int64) << np.arange(LANES)).sum(axis=1)
-    base = -(int(places.min()) // _ROW_BYTES) * _ROW_BYTES
-    addresses = np.where(active, places[np.maximum(slots, 0)] + base, 0)
-    worst: tuple[int, int] | None = None
-    for remainder in remainders:
-        report = simulate_many(op, width, addresses=np.where(active, addresses + remainder, 0), masks=masks)
-        cost = (int(report.wavefronts.sum()), int(report.excess.sum()))
-        worst = cost if worst is None else max(worst, cost)
-    assert worst is not None
-    bound = max(lower_bound(places + remainder, width) for remainder in remainders)
-    return Phase(op, int(active.any(axis=1).sum()), *worst, bound)
+    is_read = op == "ld.shared"
+    places, shifts = (task.source, task.source_moves) if is_read else (task.destination, task.destination_moves)
+    base = -(int(places.min()) // ROW_BYTES - 1) * ROW_BYTES
+    unit = max(4, *(width for width, _ in moves))
+    worst = (0, 0)
+    for rest in sorted({shift % unit for shift in shifts}):
+        wavefronts = excess = 0
+        for width, table in moves:
+            addresses, masks = addresses_of(table, places + base + rest, task.width)
+            report = simulate_many(op, width, addresses=addresses, masks=masks)
+            wavefronts += int(report.wavefronts.sum())
+            excess += int(report.excess.sum())
+        worst = max(worst, (wavefronts, excess))
+    count = sum(int((table >= 0).any(axis=(1, 2)).sum()) for _, table in moves)
+    return Phase(op, count, *worst, task.bounds[0 if is_read else 1])
 
 
-def lower_bound(places: NDArray[np.int64], width: int) -> int:
-    """Return the fewest wavefronts that can touch these byte addresses: the most units that one bank holds.
-
-    A unit is a 4-byte word, a bank pair for 8-byte and a quad for 16-byte elements, since those are served by halves
-    and quarters of a warp; a wavefront delivers one unit of each bank.
-
-    >>> lower_bound(np.arange(64) * 4, 4), lower_bound(np.arange(32) * 128, 4)
-    (2, 32)
-    """
-    unit = max(width, 4)
-    units = np.unique(places // unit)
-    return int(np.bincount(units % (_ROW_BYTES // unit)).max())
+def addresses_of(table: Ints, places: Ints, width: int) -> tuple[Ints, Ints]:
+    """Return byte addresses [instruction][lane] and lane masks; a lane's first needed element tells its address."""
+    needed = table >= 0
+    position = needed.argmax(axis=2)
+    first = np.take_along_axis(table, position[:, :, None], axis=2)[:, :, 0]
+    active = first >= 0
+    addresses = np.where(active, places[np.maximum(first, 0)] - position * width, 0)
+    masks = (active.astype(np.int64) << np.arange(table.shape[1])).sum(axis=1)
+    return addresses, masks

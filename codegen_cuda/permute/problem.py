@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,26 @@ from layoutalg.errors import LayoutError, NotExpressibleError
 from layoutalg.hardware.dtypes import Dtype, dtype
 from layoutalg.index import Affine, Param
 from layoutalg.notation import parse_region
+from layoutalg.swizzled import SwizzledLayout
 from layoutalg.tile import TileLayout
 
-__all__ = ["Operand", "Problem", "pose"]
+__all__ = ["Layout", "Operand", "Problem", "inner", "pose"]
+
+#: What a side of a permute may be.
+Layout: TypeAlias = TileLayout | SwizzledLayout
 
 #: Bytes of a warp that one 32-bit register per lane holds.
 _REGISTER_BYTES = 128
 _STAGES_CHECKED = 4096
+_WARPS = (1, 2, 4, 8, 16, 32)
+#: Names of the generated code, and words of C++ that are identifiers in Python.
+_WORDS = (
+    "lane warp thread src dst regs buffer from to i auto bool break case char class const continue default delete do "
+    "double else enum explicit extern false float for friend goto if inline int long mutable namespace new operator "
+    "private protected public register return short signed sizeof static struct switch template this throw true try "
+    "typedef typename union unsigned using virtual void volatile while"
+)
+_RESERVED = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +53,13 @@ class Operand:
     """One side of a permute.
 
     Args:
-        layout: where the elements live, on axis ``m``, in elements.
+        layout: where the elements live, on axis ``m``, in elements; plain or swizzled.
         shape: logical extents; the layout's own extents without one.
         region: ``(begin, end)`` or an index per dimension, or text such as ``"s,0:1,0:4,0:32"``; all of it without one.
         dtype: element type.
     """
 
-    layout: TileLayout
+    layout: Layout
     shape: tuple[int, ...] | None = None
     region: Any = None
     dtype: Any = None
@@ -64,16 +78,18 @@ class Problem:
         move: the same request as a claim states it.
         in_place: whether source and destination may be the same memory.
         max_registers: 32-bit registers per lane that a plan may hold elements in.
+        warps: how many warps share the work.
     """
 
-    source: TileLayout
-    destination: TileLayout
+    source: Layout
+    destination: Layout
     extents: tuple[int, ...]
     dtype: Dtype
     params: tuple[Param, ...]
     move: Move
     in_place: bool
     max_registers: int
+    warps: int = 1
 
     @property
     def size(self) -> int:
@@ -88,16 +104,16 @@ class Problem:
     @property
     def registers(self) -> int:
         """32-bit registers per lane that hold one stage's elements."""
-        return math.ceil(self.size * self.width / _REGISTER_BYTES)
+        return math.ceil(self.size * self.width / (_REGISTER_BYTES * self.warps))
 
-    def coordinates(self, layout: TileLayout) -> NDArray[np.int64]:
+    def coordinates(self, layout: Layout) -> NDArray[np.int64]:
         """Return the coordinate of every element at the first stage, one int64 per element."""
         first = {p.name: p.begin for p in self.params}
         return layout.substitute(**first).table()["m"] if layout.axes else np.zeros(self.size, dtype=np.int64)
 
-    def stage_shifts(self, layout: TileLayout) -> list[int]:
+    def stage_shifts(self, layout: Layout) -> list[int]:
         """Return by how many elements each stage moves the layout against the first, in loop order."""
-        value = layout.offset.get("m", 0)
+        value = inner(layout).offset.get("m", 0)
         if not isinstance(value, Affine):
             return [0]
         start = value.substitute({p.name: p.begin for p in self.params})
@@ -116,14 +132,36 @@ class Problem:
         return low, high
 
 
-def pose(source: Operand, destination: Operand, *, scope: str, in_place: bool, max_registers: int) -> Problem:
+def inner(layout: Layout) -> TileLayout:
+    """Return the plain layout, before the swizzle where there is one."""
+    return layout.inner if isinstance(layout, SwizzledLayout) else layout
+
+
+def pose(
+    source: Operand,
+    destination: Operand,
+    *,
+    scope: str,
+    in_place: bool,
+    max_registers: int,
+    warps: int | None = None,
+) -> Problem:
     """Check a request and bring it to one form.
 
     Raises:
-        PlanError: ``facts["rule"]`` is one of scope, dtype, width, layout, memory, replica, region, extent, params,
-            injective, registers, stages.
+        PlanError: ``facts["rule"]`` is one of scope, warps, dtype, width, layout, memory, replica, region, extent,
+            params, names, injective, registers, swizzle, stages.
     """
-    _require(scope == "warp", "scope", f"scope {scope!r}: only 'warp' is planned; each warp permutes its own tile")
+    _require(
+        scope in ("warp", "cta"),
+        "scope",
+        f"scope {scope!r}: 'warp' (one warp moves the region) or 'cta' (all warps of a block share it)",
+    )
+    _require(
+        warps is None or (scope == "cta" and warps in _WARPS) or (scope == "warp" and warps == 1),
+        "warps",
+        f"warps={warps} with scope {scope!r}: one warp, or 1, 2, 4, 8, 16 or 32 with scope 'cta'",
+    )
     kind = _same_dtype(source, destination)
     sides = [_side(operand, which) for operand, which in ((source, "source"), (destination, "destination"))]
     (src, src_box, src_side), (dst, dst_box, dst_side) = sides
@@ -135,18 +173,39 @@ def pose(source: Operand, destination: Operand, *, scope: str, in_place: bool, m
     )
     move = Move("src", src_side, "dst", dst_side)
     params = _attempt("params", move.params)
-    problem = Problem(src, dst, extents[0], kind, params, move, in_place, max_registers)
+    _check_names(params)
+    count = _share(int(src.size) * kind.bytes, max_registers, warps) if scope == "cta" else 1
+    problem = Problem(src, dst, extents[0], kind, params, move, in_place, max_registers, count)
     _check_injective(problem)
     _require(
         problem.registers <= max_registers,
         "registers",
         f"{problem.size} elements of {kind.bytes} bytes need {problem.registers} registers per lane, the limit is "
-        f"{max_registers}: permute in several regions, or raise max_registers (a thread has 255)",
+        f"{max_registers}: permute in several regions, share the work with scope='cta', or raise max_registers "
+        f"(a thread has 255)",
         needed=problem.registers,
         limit=max_registers,
     )
     _check_stages(problem)
     return problem
+
+
+def _share(size_bytes: int, max_registers: int, warps: int | None) -> int:
+    """Return how many warps share the work: as asked, or four, more if registers need them, fewer if there is little."""
+    if warps is not None:
+        return warps
+    rounds = -(-size_bytes // _REGISTER_BYTES)
+    most = max(w for w in _WARPS if w <= max(rounds, 1))
+    return min(most, next((w for w in _WARPS if w >= 4 and rounds <= w * max_registers), _WARPS[-1]))
+
+
+def _check_names(params: Sequence[Param]) -> None:
+    taken = [p.name for p in params if p.name in _RESERVED or re.match(r"_|[a-z]\d", p.name)]
+    _require(
+        not taken,
+        "names",
+        f"stage parameter {', '.join(taken)} would clash with a name in the generated code; choose another name",
+    )
 
 
 def _require(condition: bool, rule: str, message: str, **facts: Any) -> None:
@@ -181,24 +240,44 @@ def _same_dtype(source: Operand, destination: Operand) -> Dtype:
     return kind
 
 
-def _side(operand: Operand, which: str) -> tuple[TileLayout, tuple[Interval, ...], Side]:
+def _side(operand: Operand, which: str) -> tuple[Layout, tuple[Interval, ...], Side]:
     layout = operand.layout
-    _require(isinstance(layout, TileLayout), "layout", f"the {which} is {layout!r}, not a plain TileLayout")
+    _require(
+        isinstance(layout, (TileLayout, SwizzledLayout)),
+        "layout",
+        f"the {which} is {layout!r}, neither a TileLayout nor a SwizzledLayout",
+    )
     foreign = [axis.name for axis in layout.axes if axis.name != "m"]
     _require(
         not foreign,
         "memory",
         f"the {which} layout uses axis {', '.join(foreign)}; shared memory has the one axis m",
     )
-    _require(not layout.replica, "replica", f"the {which} layout has replicas; one element has one place here")
-    extents = operand.shape if operand.shape is not None else tuple(it.extent for it in layout.shard) or (1,)
+    tile = inner(layout)
+    _require(not tile.replica, "replica", f"the {which} layout has replicas; one element has one place here")
+    extents = operand.shape if operand.shape is not None else tuple(it.extent for it in tile.shard) or (1,)
     shape = _attempt("region", lambda: check_shape(tuple(extents), layout.size))
     region = _attempt("region", lambda: check_region(_region(operand.region, shape), shape))
     try:
         sliced = layout.slice(shape, region).canonicalize()
     except NotExpressibleError as error:
         raise PlanError(f"permute_layout: the {which} cannot be sliced to its region: {error}", rule="slice") from error
+    _check_swizzle(sliced, which)
     return sliced, region, Side(str(layout), tuple(int(e) for e in shape), show_intervals(region))
+
+
+def _check_swizzle(layout: Layout, which: str) -> None:
+    """Refuse stages that a swizzle does not simply move along."""
+    offset = inner(layout).offset.get("m", 0)
+    if isinstance(layout, SwizzledLayout) and isinstance(offset, Affine):
+        period = layout.swizzle.period
+        torn = [f"{c} per {p.name}" for p, c in offset.terms if c % period]
+        _require(
+            not torn,
+            "swizzle",
+            f"the stages of the {which} are {', '.join(torn)} elements apart, no multiple of the period {period} of "
+            f"{layout.swizzle}, so they are swizzled differently: pad the stages to it",
+        )
 
 
 def _region(region: Any, shape: Sequence[Any]) -> Any:

@@ -8,13 +8,18 @@ taken; what "free" means is decided by the measured bank rule, sub-word broadcas
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from codegen_cuda.errors import PlanError
+from codegen_cuda.expr import Expr
+from codegen_cuda.permute.address import address, count_operations, lane_variable, require_plain, slot_variable
 from codegen_cuda.permute.plan import LANES, Plan, make_plan
 from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.task import task_of
 
-__all__ = ["plan_xor"]
+__all__ = ["plan_xor", "xor_elements"]
 
 _LANE_BITS = 5
 
@@ -24,24 +29,25 @@ def plan_xor(problem: Problem) -> Plan:
 
     Raises:
         PlanError: rule ``volume``: the elements are no multiple of 32 (a limit of this form only); rule ``xor``: no k
-            makes both phases free of bank conflicts.
+            makes both phases free of bank conflicts; rule ``form``: a swizzle that C cannot spell.
     """
-    if problem.size % LANES:
+    require_plain(problem, "xor")
+    if problem.size % (LANES * problem.warps):
         raise PlanError(
             f"permute_layout: the xor form gives every lane the same number of elements, and {problem.size} is no "
-            f"multiple of {LANES}; other forms handle tails (plan='auto')",
+            f"multiple of {LANES * problem.warps}; other forms handle tails (plan='auto')",
             rule="volume",
             size=problem.size,
         )
-    slots = problem.size // LANES
-    lanes = np.arange(LANES)
+    task, slots, lanes = task_of(problem), problem.size // LANES, np.arange(LANES)
     tried: list[str] = []
     for k in range(_LANE_BITS + 1):
         if slots % (1 << k):
             break
         shift, mask = _LANE_BITS - k, (1 << k) - 1
         order = np.arange(slots)[:, None] ^ ((lanes >> shift) & mask)
-        plan = make_plan("xor", lanes + LANES * order, problem, {"k": k, "shift": shift, "mask": mask})
+        details = {"k": k, "shift": shift, "mask": mask}
+        plan = make_plan("xor", lanes + LANES * order, problem, details, task=task, operations=_cost(problem, details))
         if plan.read.excess == 0 and plan.write.excess == 0:
             return plan
         tried.append(f"k={k}: {plan.read.excess} + {plan.write.excess}")
@@ -51,3 +57,18 @@ def plan_xor(problem: Problem) -> Plan:
         rule="xor",
         tried=tuple(tried),
     )
+
+
+def xor_elements(problem: Problem, details: dict[str, int]) -> Callable[[int], Expr]:
+    """Return the flat index of the element in register r as an expression of the lane (and the warp)."""
+    lane = lane_variable()
+    shift, mask = details["shift"], details["mask"]
+    # Shifting first and masking after is the reference's spelling; the mask is redundant for lanes below 32.
+    group = (lane >> shift) & mask
+    return lambda r: lane + (slot_variable(problem, r) if mask == 0 else group ^ slot_variable(problem, r)) * LANES
+
+
+def _cost(problem: Problem, details: dict[str, int]) -> int:
+    element = xor_elements(problem, details)
+    slots = range(problem.size // (LANES * problem.warps))
+    return count_operations(address(side, element(r)) for side in (problem.source, problem.destination) for r in slots)
