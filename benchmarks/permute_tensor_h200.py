@@ -88,7 +88,7 @@ def explored(case: Case) -> list[Kernel]:
     problem = case.problem()
     units = widen(problem)
     plans = [choose(units), *candidates(units)]
-    plans += [] if case.name == "survey" else _variants(units)
+    plans += _variants(units) if case.name != "survey" or len(units.dims) == 1 else []
     distinct = {p.describe() + str(p.order): p for p in plans}
     return [kernel_of(problem, plan) for plan in distinct.values()]
 
@@ -96,7 +96,7 @@ def explored(case: Case) -> list[Kernel]:
 def _variants(units: TensorProblem) -> Iterator[TensorPlan]:
     first = choose(units)
     if first.strategy == "rows":
-        for threads, in_flight in itertools.product((128, 256, 512), (2, 4, 8)):
+        for threads, in_flight in itertools.product((128, 256, 512, 1024), (1, 2, 4, 8)):
             yield plan_rows(units, threads=threads, in_flight=in_flight)
     elif first.strategy == "thin":
         thin, long, side = (first.details[key] for key in ("thin", "long", "side"))

@@ -218,8 +218,7 @@ def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
     """Shared to global: each thread gathers one aligned vector of a destination run."""
     side, width = box.dst, problem.width
     per = side.vector // width
-    digits = [("v", side.vectors), *((f"c{k}", plan.box[k]) for k in side.others)]
-    total = math.prod([extent for _, extent in digits])
+    digits, total, extra = _store_digits(problem, plan, box)
     rounds = -(-total // plan.threads)
     bound = [f"i < {total}u"] if total % plan.threads else []
     fixed = tuple(k for k in range(len(plan.box)) if plan.box[k] == 1)
@@ -229,6 +228,7 @@ def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
     body = [
         f"const u32 i = threadIdx.x + n * {plan.threads}u;",
         *decode("i", digits),
+        *extra,
         f"if ({guard(limits)}) {{",
         f"    const u64 row = dst_base + ({linear(_terms(problem, plan, 'dst', side.others))});",
         f"    const u32 s = {shift};",
@@ -242,6 +242,25 @@ def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
         "}",
     ]
     return [f"const u32 run = {_length(problem, plan, side)};", *unrolled(rounds, body)]
+
+
+def _store_digits(problem: TensorProblem, plan: TensorPlan, box: _Box) -> tuple[list[tuple[str, int]], int, list[str]]:
+    """How threads are numbered when storing: along the run, or two vectors of each neighbouring narrow column.
+
+    Neighbours in a run of the source are elements apart that many vectors of one row of banks hold; columns that are
+    next to one another in shared memory are in the same words instead, and two vectors still fill a sector.
+    """
+    side = box.dst
+    others = [(f"c{k}", plan.box[k]) for k in side.others]
+    near = [k for k in side.others if problem.dims[k].src == 1 and k in box.src.run]
+    if problem.width >= 4 or not near or side.vectors < 2:
+        digits = [("v", side.vectors), *others]
+        return digits, math.prod([extent for _, extent in digits]), []
+    half = -(-side.vectors // 2)
+    first = (f"c{near[0]}", plan.box[near[0]])
+    digits = [("v0", 2), first, ("v1", half), *(other for other in others if other != first)]
+    lines = [f"const u32 v = v0{' + v1 * 2u' if half > 1 else ''};"]
+    return digits, math.prod([extent for _, extent in digits]), lines
 
 
 def _gathered(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:

@@ -11,7 +11,7 @@ from codegen_cuda.tensor.plan import VECTOR, TensorPlan, divisor_bytes, even_spl
 from codegen_cuda.tensor.problem import Dim, TensorProblem
 from codegen_cuda.tensor.rows import plan_rows, vector_bytes
 from codegen_cuda.tensor.thin import MOST_THIN, plan_thin
-from codegen_cuda.tensor.tile_shape import Shape, make_shape, plan_tiles
+from codegen_cuda.tensor.tile_shape import Shape, make_shape, plan_tiles, shape_of
 from layoutalg.hardware.dtypes import dtype
 
 __all__ = ["STRATEGIES", "candidates", "choose", "contiguous", "tile_shape", "widen"]
@@ -19,11 +19,15 @@ __all__ = ["STRATEGIES", "candidates", "choose", "contiguous", "tile_shape", "wi
 STRATEGIES = ("rows", "thin", "tiles", "boxes")
 _CARRIER = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 _SHARED_LIMIT = 96 * 1024
+_LARGE = 48 * 1024
 _SHORT_RUN = 32
 _WIDE_ENOUGH = 8
-_EDGE_RUN = 128
+_EDGE_RUN = 1024
+_BUSY = 0.75
 _JOINED_RUN = 1024
 _FEW = 4
+_BETTER_TILED = (5, 6, 7)
+_MANY_BLOCKS = 2000
 _LONG_BOX = 32 * 1024
 
 #: Tile extents along a and b, by element width, where every destination row starts at a multiple of 16 bytes.
@@ -98,15 +102,29 @@ def candidates(problem: TensorProblem) -> Iterator[TensorPlan]:
     a, b = contiguous(problem, "src"), contiguous(problem, "dst")
     if a >= 0 and b >= 0:
         yield from _thin(problem, a, b)
-        yield from _tiled(problem, a, b)
+        tiles = list(_tiled(problem, a, b))
+        if not (tiles and _in_pieces(problem, b, shape_of(tiles[0]))):
+            yield from tiles
+            yield plan_boxes(problem)
+        else:
+            yield plan_boxes(problem)
+            yield from tiles
+        return
     yield plan_boxes(problem)
+
+
+def _in_pieces(problem: TensorProblem, b: int, shape: Shape) -> bool:
+    """Whether tiles would store pieces of short destination rows, where boxes gather whole vectors across rows."""
+    run = problem.dims[b].extent * problem.width
+    return run < (_EDGE_RUN if shape.edge else _SHORT_RUN)
 
 
 def _kept(problem: TensorProblem) -> Iterator[TensorPlan]:
     """Plans where the innermost dimension stays: rows of whole vectors, or boxes where rows are odd or short."""
     dims = problem.dims
     run = (dims[-1].extent if dims else 1) * problem.width
-    rows = [plan_rows(problem, in_flight=n) for n in ((4, 2, 8) if len(dims) <= 1 else (2, 4, 8))]
+    rows = [plan_rows(problem, in_flight=n) for n in (2, 4, 8)]
+    rows.sort(key=lambda plan: plan.used(vector_bytes(problem) // problem.width) < _BUSY)
     if len(dims) <= 1 or (run >= _SHORT_RUN and vector_bytes(problem) >= _WIDE_ENOUGH):
         yield from rows
         yield plan_boxes(problem)
@@ -125,7 +143,9 @@ def _thin(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
     for side, thin, long in (("src", a, b), ("dst", b, a)):
         far = "dst" if side == "src" else "src"
         extent = dims[thin].extent
-        if extent > MOST_THIN or getattr(dims[long], side) != extent or dims[long].extent * width < VECTOR * 32:
+        if extent > MOST_THIN or (width == VECTOR and extent in _BETTER_TILED):
+            continue
+        if getattr(dims[long], side) != extent or dims[long].extent * width < VECTOR * 32:
             continue
         others = [k for k in range(len(dims)) if k not in (a, b)]
         steps = [getattr(dims[k], s) * width for k in others for s in ("src", "dst")]
@@ -140,15 +160,16 @@ def _tiled(problem: TensorProblem, a: int, b: int) -> Iterator[TensorPlan]:
         return  # vectors that are aligned from the pointer on would not be aligned in memory
     rows = divisor_bytes(*(d.dst * problem.width for k, d in enumerate(problem.dims) if k != b), limit=64)
     ragged = rows < VECTOR or problem.dims[b].extent * problem.width % VECTOR != 0
-    long = problem.width == VECTOR and problem.dims[b].extent >= _SHORT_RUN
+    long = problem.width == VECTOR and problem.dims[b].extent * VECTOR >= _EDGE_RUN
     loose = ragged or (long and rows < _EDGES[VECTOR])
+    plans = []
     for target in (_EDGE_TARGETS if loose else _TARGETS)[problem.width]:
         shape = tile_shape(problem, a, b, target, force_edge=loose)
-        if shape is None:
-            continue
-        plan = plan_tiles(problem, shape, threads=512 if problem.width == 4 and not loose else 256)
-        if plan.shared_bytes <= _SHARED_LIMIT:
-            yield plan
+        if shape is not None:
+            plans.append(plan_tiles(problem, shape, threads=512 if problem.width == 4 and not loose else 256))
+    # The largest tiles leave multiprocessors idle at the end where blocks are few.
+    plans.sort(key=lambda plan: plan.grid < _MANY_BLOCKS and plan.shared_bytes > _LARGE)
+    yield from (plan for plan in plans if plan.shared_bytes <= _SHARED_LIMIT)
 
 
 def tile_shape(
@@ -161,7 +182,13 @@ def tile_shape(
     others = [k for k in range(len(dims)) if k not in (a, b)]
     xa, xb = (min(dims[k].extent, x) for k, x in zip((a, b), target, strict=True))
     t, xt = -1, 1
-    if others:
+    if not others:  # lengthen the long side where the other is short
+        room, most = target[0] * target[1], _JOINED_RUN // width
+        xa, xb = (
+            min(dims[k].extent, max(x, min(room // other, most)))
+            for k, x, other in ((a, target[0], xb), (b, target[1], xa))
+        )
+    else:
         side, short = ("dst", b) if dims[b].extent < target[1] else ("src", a)
         near = min(others, key=lambda k: getattr(dims[k], side))
         if dims[near].src == dims[a].extent and dims[a].extent * width <= _JOINED_RUN:
@@ -172,5 +199,4 @@ def tile_shape(
             xa = min(dims[a].extent, target[0])
     shape = make_shape(problem, a, b, t if xt > 1 else -1, (xa, xb, xt), edge=_EDGES[width], force_edge=force_edge)
     run_a = (shape.xt if shape.joined else 1) * dims[a].extent * width
-    good = run_a >= _SHORT_RUN and dims[b].extent >= q and (dims[b].extent * width >= _EDGE_RUN or shape.edge == 0)
-    return shape if good else None
+    return shape if run_a >= (_SHORT_RUN if shape.shifted else VECTOR) and dims[b].extent >= q else None

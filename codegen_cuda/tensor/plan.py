@@ -53,6 +53,15 @@ class TensorPlan:
         """Number of blocks."""
         return math.prod(self.counts)
 
+    def used(self, per_access: int) -> float:
+        """Which part of the threads' turns has something to move, if each moves so many elements.
+
+        >>> TensorPlan("rows", 256, (4, 65), (1, 1), (1, 0)).used(1)
+        0.5078125
+        """
+        turns = math.prod(self.box) / per_access
+        return turns / (-(-turns // self.threads) * self.threads)
+
     def describe(self) -> str:
         """Return the plan in one line.
 

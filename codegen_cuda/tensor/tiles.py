@@ -156,7 +156,7 @@ def _blocks(problem: TensorProblem, plan: TensorPlan, shape: Shape, made: Geomet
     """Shared to global where destination rows are aligned: a word of each of Q rows, rearranged in registers."""
     dims = problem.dims
     vectors, words = made.rows // made.per_vector, -(-shape.xa // made.per_word)
-    digits = _lanes(("k", vectors), ("a", words), shape)
+    digits = _lanes(problem, ("k", vectors), ("a", words), shape)
     total = vectors * words * shape.xt
     rounds, bound, index = trips(total, plan.threads)
     limits = [*bound, *t_limit(problem, plan, shape)]
@@ -188,9 +188,9 @@ def _written(problem: TensorProblem, shape: Shape, made: Geometry, vectors: int,
     return linear(terms)
 
 
-def _lanes(k: tuple[str, int], a: tuple[str, int], shape: Shape) -> list[str]:
+def _lanes(problem: TensorProblem, k: tuple[str, int], a: tuple[str, int], shape: Shape) -> list[str]:
     """Index digits of the writing phase: lanes cover runs of the destination, and four neighbours along a."""
-    if shape.xt > 1 and k[1] < 8:
+    if shape.xt > 1 and k[1] < 8 and problem.dims[shape.t].dst < problem.dims[shape.a].dst:
         return decode("i", [k, ("t", shape.xt), a])
     if k[1] % 8 or a[1] % 4 or k[1] == 8:
         return decode("i", [k, a, ("t", shape.xt)])
@@ -259,7 +259,7 @@ def _words(problem: TensorProblem, plan: TensorPlan, shape: Shape, made: Geometr
 def _turn(problem: TensorProblem, plan: TensorPlan, shape: Shape, made: Geometry) -> list[str]:
     """Shared to shared: the tile turned, so that rows run along b."""
     words = -(-shape.xa // made.per_word)
-    digits = _lanes(("k", made.groups), ("a", words), shape)
+    digits = _lanes(problem, ("k", made.groups), ("a", words), shape)
     rounds, bound, index = trips(made.groups * words * shape.xt, plan.threads)
     place = [("k", made.groups - 1, made.group), ("t", shape.xt - 1, made.t_step), ("a", words - 1, made.word)]
     rows = words * made.per_word
