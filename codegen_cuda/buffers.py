@@ -97,6 +97,10 @@ class Buffer:
                 buffer=self.name,
             )
 
+    def __str__(self) -> str:
+        where = f" at column {self.allocated_addr}" if self.allocated_addr is not None else ""
+        return f"{self.name}: {self.shape} {self.dtype} in {self.scope}{where}, {self.layout}"
+
     @property
     def align(self) -> int:
         """Alignment in bytes of the pointer."""

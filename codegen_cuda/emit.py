@@ -6,6 +6,7 @@ threads come by; warp-wide instructions under conditions that are the same in a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -46,6 +47,12 @@ LAUNCH_SHAPE = """\
 """
 _BUILTIN = ("threadIdx.x", "blockIdx.x")
 _INDENT = "    "
+# Names of C++ that a kernel's author is likely to hit; the compiler refuses the others.
+_RESERVED = re.compile(
+    "auto|bool|break|case|char|class|const|continue|default|delete|do|double|else|enum|extern|float|for|goto|if|inline|"
+    "int|long|new|operator|private|public|register|return|short|signed|sizeof|static|struct|switch|template|this|"
+    "typedef|union|unsigned|using|virtual|void|volatile|while"
+)
 
 
 def emit(body: Body) -> str:
@@ -185,6 +192,10 @@ def _check(body: Body) -> None:
     if len(groups) > 1:
         raise PlanError(f"{body.name} allocates tensor memory for cta_group 1 and 2; a kernel has one", groups=groups)
     names = {p.data.name if isinstance(p, Buffer) else p.name for p in body.params}
+    if len(names) < len(body.params):
+        raise PlanError(f"{body.name}: two parameters share a name", names=tuple(sorted(names)))
+    for name in (body.name, *names):
+        _check_identifier(name)
     _check_names(body.statements, names | set(_BUILTIN))
     _check_convergence(body.statements, {}, conditions=())
 
@@ -201,6 +212,7 @@ def _check_names(statements: Sequence[Statement], outside: set[str]) -> None:
             own = {}
         if isinstance(statement, For):
             inner |= own.pop("var").variables()
+            _check_identifier(str(statement.var))
         if isinstance(statement, LetPointer):
             own.pop("pointer")
         missing = sorted(name for name in _names(list(own.values())) if name not in known)
@@ -212,9 +224,15 @@ def _check_names(statements: Sequence[Statement], outside: set[str]) -> None:
             name = getattr(statement, "name", "")
             name = statement.data.name if isinstance(statement, Buffer) else name
             name = statement.pointer.name if isinstance(statement, LetPointer) else name
+            _check_identifier(name)
             if name in known:
                 raise PlanError(f"{name} is declared twice", name=name)
             known.add(name)
+
+
+def _check_identifier(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or _RESERVED.fullmatch(name):
+        raise PlanError(f"{name!r} cannot be the name of something in C", name=name)
 
 
 def _shown(statement: Statement) -> str:

@@ -99,6 +99,13 @@ def test_views_and_permutations_have_the_index_forms_of_the_guide():
     assert A.view(64, 4, layout=TileLayout(S[(64, 4) : (1, 64)]))[tx, 3].text() == "A_ptr[tx + 192]"
 
 
+def test_a_buffer_says_what_it_is():
+    assert str(match("A", (4, 8), "f32")) == "A: (4, 8) float32 in global, S[(4,8):(8,1)]"
+    layout = tmem_datapath_layout("D", 128, 8)
+    acc = declare("c", (128, 8), "f32", data=None, scope="tmem", allocated_addr=8, layout=layout)
+    assert str(acc).startswith("c: (128, 8) float32 in tmem at column 8")
+
+
 def test_pointers_print_as_in_the_guide():
     A = match("A", (4, 8), "f32")
     assert (str(A.data), str(A.ptr_to([I4, J8])), str(A.access_ptr("r", offset=8, extent=8))) == (
