@@ -30,6 +30,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from layoutalg.errors import RangeError
+
 __all__ = ["Expr"]
 
 
@@ -176,13 +178,13 @@ class Expr:
         """Return the same value, known to lie in ``[low, high]`` as well: the caller has seen to that.
 
         Raises:
-            ValueError: it never does, or the expression is not a single variable.
+            RangeError: it never does, or the expression is not a single variable.
         """
         single = self._single()
         if single is None or single.operand is not None:
-            raise ValueError(f"{self} is no variable: bind it with let, and narrow that")
+            raise RangeError(f"{self} is no variable: bind it with let, and narrow that")
         if single.high < low or single.low > high:
-            raise ValueError(f"{self} lies in [{single.low}, {single.high}], never in [{low}, {high}]")
+            raise RangeError(f"{self} lies in [{single.low}, {single.high}], never in [{low}, {high}]")
         return Expr(0, ((replace(single, low=max(low, single.low), high=min(high, single.high)), 1),))
 
     def __add__(self, other: int | Expr) -> Expr:
@@ -235,7 +237,7 @@ class Expr:
     def _split(self, k: int) -> tuple[Expr, Expr]:
         """Write self as ``k * whole + rest`` with every multiple of k in whole."""
         if k < 1:
-            raise ValueError(f"index arithmetic divides by positive constants, not {k}")
+            raise RangeError(f"index arithmetic divides by positive constants, not {k}")
         whole = Expr(self.const // k, tuple((a, c // k) for a, c in self.terms if c % k == 0))
         rest = Expr(self.const % k, tuple((a, c) for a, c in self.terms if c % k))
         return whole, rest
@@ -304,7 +306,7 @@ class Expr:
             return Expr(0, ())
         mine, theirs = self.possible_bits(), other.possible_bits()
         if mine < 0 or theirs < 0:
-            raise ValueError(f"{self} ^ {other} may be negative, and has no bound then")
+            raise RangeError(f"{self} ^ {other} may be negative, and has no bound then")
         if not mine & theirs:
             return self + other
         reach = (1 << max(mine, theirs).bit_length()) - 1
@@ -342,7 +344,7 @@ class Expr:
 
     def _atom(self, op: str, constant: int, low: int, high: int) -> Expr:
         if self.bounds()[0] < 0:
-            raise ValueError(f"{self} may be negative, and C's {op} differs from the layout's there")
+            raise RangeError(f"{self} may be negative, and C's {op} differs from the layout's there")
         return Expr(0, ((Atom(op, "", self, constant, low, high), 1),))
 
     def _single(self) -> Atom | None:
@@ -429,7 +431,7 @@ def _quotient_of(operand: Expr, k: int) -> tuple[Atom, ...]:
     """Return the atom that ``operand div k`` is, if it is one."""
     try:
         whole = operand // k
-    except ValueError:
+    except RangeError:
         return ()
     single = whole._single()
     return () if single is None else (single,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,11 @@ GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = examples()
 
 
-def execute(body, arrays, scalars, *, arch, like, source=None, count=None):
-    """Run a body's PTX on the CPU and return the last buffer."""
+def interpret(body, arrays, scalars, *, arch, like, source=None, count=None):
+    """Run a body's PTX on the CPU and return what it did."""
     ptx = compile_ptx(source or body.source, arch=arch, name=f"{body.name}.cu")
     outputs = [Memory(np.zeros(like.shape, dtype=like.dtype), mode="w")]
-    result = run(
+    return run(
         parse(ptx.text, file=f"{body.name}.ptx"),
         body.name,
         grid=body.blocks,
@@ -31,6 +32,11 @@ def execute(body, arrays, scalars, *, arch, like, source=None, count=None):
         params=[*(Memory(a) for a in arrays), *outputs, *scalars],
         dynamic_shared=body.dynamic_shared_bytes if count is None else count,
     )
+
+
+def execute(body, arrays, scalars, **how):
+    """Run a body's PTX on the CPU and return its output."""
+    result = interpret(body, arrays, scalars, **how)
     assert result.warnings == ()
     return result.buffers[len(arrays)]
 
@@ -94,6 +100,20 @@ def test_a_broken_example_is_caught_by_the_interpreter_or_by_numpy(name, old, ne
     except FindingError:
         return
     assert not np.array_equal(got, want)
+
+
+def test_the_inferred_swizzle_costs_no_excess_wavefront_and_a_dense_tile_does():
+    example = EXAMPLES["pooled"]
+    arrays = example.make_inputs(seed=2)
+    want = np.ascontiguousarray(example.expected(arrays))
+    result = interpret(example.body, arrays, (), arch=example.arch, like=want)
+    assert result.total("excess", opcode="shared") == 0
+    assert result.total("wavefronts", opcode="st.shared") == 2 * 8 * 4
+    dense = re.sub(r"\((\d) \^ \(tx & 7\)\) \* 8", r"\1 * 8", example.body.source.replace("(tx & 7) * 8) =", "0) ="))
+    dense = dense.replace("((tx >> 3) ^ (r & 7)) * 8 + (tx & 7)", "tx")
+    result = interpret(example.body, arrays, (), arch=example.arch, like=want, source=dense)
+    assert np.array_equal(result.buffers[1], want)
+    assert result.total("excess", opcode="st.shared") > 0
 
 
 def test_a_smaller_launch_than_the_arena_is_refused():

@@ -106,6 +106,15 @@ def test_a_buffer_says_what_it_is():
     assert str(acc).startswith("c: (128, 8) float32 in tmem at column 8")
 
 
+def test_a_buffer_and_its_pointer_are_immutable():
+    A = match("A", (4,), "f32")
+    for value, field in ((A, "data"), (A, "elem_offset"), (A.data, "name"), (A.data, "align")):
+        with pytest.raises(AttributeError):
+            setattr(value, field, None)
+    assert match("A", (4,), "f32") == A
+    assert hash(A) == hash(match("A", (4,), "f32"))
+
+
 def test_pointers_print_as_in_the_guide():
     A = match("A", (4, 8), "f32")
     assert (str(A.data), str(A.ptr_to([I4, J8])), str(A.access_ptr("r", offset=8, extent=8))) == (

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codegen_cuda.expr import Expr
+from codegen_cuda.expr import Atom, Expr
+from layoutalg.errors import RangeError
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def test_a_false_divisibility_would_change_the_value(n):
 def test_what_may_be_negative_is_not_divided():
     x = Expr.var("x", -4, 4)
     for operation in (lambda: x // 3, lambda: x % 3, lambda: x & 1, lambda: x ^ LANE):
-        with pytest.raises(ValueError, match="may be negative"):
+        with pytest.raises(RangeError, match="may be negative"):
             operation()
     assert str((x * 8 + 16) // 8) == "x + 2"
 
@@ -146,9 +147,9 @@ def test_what_may_be_negative_is_not_divided():
 def test_narrowing_a_variable_changes_what_is_known_and_not_its_name():
     x = Expr.var("x", -(2**31), 2**31 - 1)
     assert str(x.within(0, 7) % 8) == "x"
-    with pytest.raises(ValueError, match="never in"):
+    with pytest.raises(RangeError, match="never in"):
         x.within(0, 7).within(9, 10)
-    with pytest.raises(ValueError, match="no variable"):
+    with pytest.raises(RangeError, match="no variable"):
         (x + 1).within(0, 7)
 
 
@@ -156,3 +157,52 @@ def test_powers_of_two_are_no_divisions():
     assert (LANE // 4 + LANE % 8).count("/") == 0
     assert (LANE // 3).count("/") == 1
     assert (LANE % 3).count("%") == 1
+
+
+def grid_holds():
+    """Whether a fixed family of expressions evaluates to the numbers that it should, at every point."""
+    i, j, n = Expr.var("i", 0, 3), Expr.var("j", 0, 7), Expr.var("n", 0, 24, step=4)
+    for values in itertools.product(range(4), range(8), range(0, 25, 4)):
+        at = dict(zip("ijn", values, strict=True)).__getitem__
+        a, b, c = values
+        made = [i * 8 + j, i * 3 + j, j // 3 * 3 + j % 3, j // 3 * 6 + j % 3, n + j, (i * 8) ^ j, i ^ j]
+        want = [a * 8 + b, a * 3 + b, b, b // 3 * 6 + b % 3, c + b, (a * 8) ^ b, a ^ b]
+        for expr, number in zip(made, want, strict=True):
+            if expr.evaluate(at) != number or expr.masked(6).evaluate(at) != number & 6:
+                return False
+            for k in (2, 4, 6, 8, 16):
+                if (expr // k).evaluate(at) != number // k or (expr % k).evaluate(at) != number % k:
+                    return False
+    return True
+
+
+def wrong_digit(self, k):
+    g = 4
+    if k % g or not self.terms:
+        return None
+    large = Expr(self.const // g, tuple((a, c // g) for a, c in self.terms if c % g == 0))
+    small = Expr(self.const % g, tuple((a, c) for a, c in self.terms if c % g))
+    return (g, large, small) if small.bounds()[1] < 2 * g else None
+
+
+def wrong_recombination(self):
+    for atom, c in self.terms:
+        if atom.op == "%":
+            return atom.operand * c
+    return self
+
+
+MUTANTS = {
+    "small digits up to 2g": ("_digit", wrong_digit, Expr),
+    "any remainder recombines": ("_recombined", wrong_recombination, Expr),
+    "no low bits": ("possible_bits", lambda self: max(self.bounds()[1], 0) & ~1, Expr),
+    "steps doubled": ("congruence", lambda self: (2 * self.step, self.start), Atom),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_rule_is_noticed(monkeypatch, name):
+    assert grid_holds()
+    method, wrong, kind = MUTANTS[name]
+    monkeypatch.setattr(kind, method, wrong)
+    assert not grid_holds()
