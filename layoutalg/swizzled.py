@@ -20,13 +20,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from layoutalg.axis import Axis, m
-from layoutalg.errors import AxisError, LayoutError, NotationError, NotExpressibleError, RangeError, UndecidedError
+from layoutalg.algebra.swizzling import check_sign, is_multiple, memory_axis, recast, zeros
+from layoutalg.axis import Axis
+from layoutalg.decide import is_symbolic
+from layoutalg.errors import (
+    AxisError,
+    LayoutError,
+    NotationError,
+    NotExpressibleError,
+    RangeError,
+    RegionError,
+    UndecidedError,
+)
 from layoutalg.f2 import F2Map
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.dtypes import dtype as dtype_of
-from layoutalg.index import Affine, Param, bounds
-from layoutalg.notation import Spec
+from layoutalg.index import Affine, Param
+from layoutalg.notation import S, Spec
 from layoutalg.swizzle import Swizzle
 from layoutalg.tile import FORMAT, TileLayout
 
@@ -40,7 +50,6 @@ __all__ = ["Permutation", "SwizzledLayout", "parse_layout"]
 
 Permutation: TypeAlias = Swizzle | F2Map
 _HEAD = re.compile(r"\s*((?:Sw|Swizzle|F2)\s*<[^>]*>)\s*(?:o|∘)\s*(?=\S)")
-_ENUMERATION_LIMIT = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -73,10 +82,10 @@ class SwizzledLayout:
         if isinstance(swizzle, F2Map) and not swizzle.is_invertible:
             raise RangeError(f"{swizzle} is not invertible, so it would store several elements in one place")
         layout = TileLayout(tile)
-        _check_sign(layout, swizzle)
+        check_sign(layout, swizzle)
         object.__setattr__(self, "swizzle", swizzle)
         object.__setattr__(self, "inner", layout)
-        object.__setattr__(self, "axis", _memory_axis(layout))
+        object.__setattr__(self, "axis", memory_axis(layout))
 
     # -- the value -------------------------------------------------------------------------------------------------
 
@@ -163,7 +172,7 @@ class SwizzledLayout:
         """
         moved = self.inner + other
         distance = moved.offset.get(self.axis.name, 0) - self.inner.offset.get(self.axis.name, 0)
-        if not _is_multiple(distance, self.swizzle.period):
+        if not is_multiple(distance, self.swizzle.period):
             raise NotExpressibleError(
                 f"{self} moved by {distance}: a swizzle commutes with a translation only by multiples of its period "
                 f"{self.swizzle.period}; to move the tile inside the swizzle, add to .inner",
@@ -199,7 +208,7 @@ class SwizzledLayout:
         plain = len(self.inner.shard) < 2 or self.inner.replica
         tile = self.inner if plain else self.inner.canonicalize()
         values = tile.table(shape).get(self.axis.name)
-        return {self.axis.name: self._permute_array(_zeros(self.inner.size, shape) if values is None else values)}
+        return {self.axis.name: self._permute_array(zeros(self.inner.size, shape) if values is None else values)}
 
     def evaluate(self, index: ArrayLike) -> dict[str, NDArray[np.int64]]:
         """The base places of an array of flat indices.
@@ -239,7 +248,7 @@ class SwizzledLayout:
 
         self._check_axis(axis)
         base = self.inner.table().get(self.axis.name)
-        values = _zeros(self.inner.size, None) if base is None else base
+        values = zeros(self.inner.size, None) if base is None else base
         for it in self.inner.replica:
             values = (values[:, None] + it.stride * np.arange(it.extent)).reshape(-1)
         return tuple(np.unique(self._permute_array(values)).tolist())
@@ -255,7 +264,31 @@ class SwizzledLayout:
         image = self.image(axis)
         return image[-1] - image[0] + 1
 
+    def is_injective(self) -> bool:
+        """Whether distinct indices have disjoint sets of places: the tile's question, since swizzles are bijections."""
+        return self.inner.is_injective()
+
+    def first_collision(self) -> tuple[int, int] | None:
+        """Two indices that share a place, or None for an injective layout."""
+        return self.inner.first_collision()
+
+    def is_bijective_onto(self, box: Mapping[str, Sequence[Any]]) -> bool:
+        """Whether every place of ``{axis: (begin, end)}`` belongs to exactly one index, and every place is in it.
+
+        >>> SwizzledLayout.parse("Sw<3,3,3> o S[64,64]").is_bijective_onto({"m": (0, 4096)})
+        True
+        """
+        others = [name for name in box if name != self.axis.name and tuple(box[name]) != (0, 1)]
+        begin, end = box.get(self.axis.name, (0, 1))
+        return not others and self.image() == tuple(range(begin, end)) and self.is_injective()
+
+    def is_contiguous(self) -> bool:
+        """Whether the places fill an interval without gap, each belonging to one index."""
+        return self.span() == len(self.image()) and self.is_injective()
+
     def _permute(self, value: Any) -> Any:
+        if is_symbolic(value) and not isinstance(value, Affine):
+            raise UndecidedError(f"{self.swizzle} of {value}: a swizzle needs numbers; substitute the symbols first")
         if not isinstance(value, Affine):
             return self.swizzle.apply(value)
         period = self.swizzle.period
@@ -304,15 +337,16 @@ class SwizzledLayout:
 
     def difference(self, other: SwizzledLayout | TileLayout) -> tuple[int | None, str] | None:
         """None for equivalent layouts, else the first index that differs, and both places in words."""
+        from layoutalg.algebra import swizzling
+
         if isinstance(other, SwizzledLayout) and other.swizzle == self.swizzle and not self.params:
             found = self.inner.difference(other.inner)
             if found is None or found[0] is None:
                 return found
-            index = found[0]
-            return index, f"index {index}: {_show(self.places(index))} against {_show(other.places(index))}"
+            return found[0], swizzling.show_difference(self, other, found[0])
         if self.size != other.size:
             return None, f"sizes differ: {self.size} against {other.size}"
-        return _first_difference(self, other)
+        return swizzling.first_difference(self, other)
 
     def as_tile(self) -> TileLayout:
         """The plain layout with the same values, where there is one.
@@ -325,7 +359,9 @@ class SwizzledLayout:
         """
         if self.inner.replica:
             raise NotExpressibleError(f"{self} has replicas; a plain form is looked for without them only")
-        return _recognised(self.table()[self.axis.name], self.axis)
+        from layoutalg.algebra.swizzling import recognised
+
+        return recognised(self.table()[self.axis.name], self.axis)
 
     # -- operations that happen before the swizzle -----------------------------------------------------------------
 
@@ -367,6 +403,85 @@ class SwizzledLayout:
         """
         return self._with(self.inner.permute(*dims, shape=shape))
 
+    def unpack(self, n: int) -> SwizzledLayout:
+        """The layout of elements n times narrower, n of them per element: ``U(n*k + j) = n*L(k) + j``.
+
+        Raises:
+            NotExpressibleError: n is no power of two.
+
+        >>> print(SwizzledLayout.parse("Sw<3,4,3> o S[64,128]").unpack(2))
+        Sw<3,5,3> o S[16384:1]
+        """
+        return SwizzledLayout(recast(self.swizzle, n, 1), self.inner.unpack(n, axis=self.axis)).canonicalize()
+
+    def pack(self, n: int) -> SwizzledLayout:
+        """The layout of elements n times wider, the inverse of :meth:`unpack`.
+
+        Raises:
+            NotExpressibleError: the swizzle or the tile tears the wider elements apart.
+
+        >>> print(SwizzledLayout.parse("Sw<3,4,3> o S[64,128]").pack(2))
+        Sw<3,3,3> o S[4096:1]
+        """
+        return SwizzledLayout(recast(self.swizzle, 1, n), self.inner.pack(n, axis=self.axis))
+
+    def group_many(self, shapes: Sequence[Sequence[Any]]) -> tuple[SwizzledLayout, tuple[tuple[int, ...], ...]]:
+        """Split the tile's iters to the common refinement of several shapes; see :meth:`TileLayout.group_many`."""
+        tile, seps = self.inner.group_many(shapes)
+        return self._with(tile), seps
+
+    def permute_iters(self, order: Sequence[int]) -> SwizzledLayout:
+        """Reorder the tile's iters."""
+        return self._with(self.inner.permute_iters(order))
+
+    def permute_groups(self, seps: Sequence[int], order: Sequence[int]) -> SwizzledLayout:
+        """Reorder groups of the tile's iters, ``seps`` as returned by :meth:`group`."""
+        return self._with(self.inner.permute_groups(seps, order))
+
+    def broadcast(self, n: int, position: int = 0) -> SwizzledLayout:
+        """Insert a digit of extent n that moves nothing."""
+        return self._with(self.inner.broadcast(n, position, self.axis))
+
+    def storage(self) -> SwizzledLayout:
+        """The memory axes only: the layout itself."""
+        return self
+
+    def direct_sum(self, left: TileLayout, left_shape: Sequence[int], right_shape: Sequence[int]) -> SwizzledLayout:
+        """Interleave domains ``[A0, B0, A1, B1, ...]``; addresses add up before the swizzle: ``sigma(A(a) + B(b))``."""
+        return SwizzledLayout(self.swizzle, self.inner.direct_sum(left, left_shape, right_shape))
+
+    def tile(self, outer: TileLayout, outer_shape: Sequence[int], inner_shape: Sequence[int]) -> SwizzledLayout:
+        """Repeat this layout as the outer one says: value ``L(i) + W * Out(o)``, with W the span of this image.
+
+        Where W * Out moves by multiples of the period, that is the tiled tile; otherwise the values decide whether
+        some tile has them under this swizzle.
+
+        Raises:
+            NotExpressibleError: no tile has these values under this swizzle.
+            AxisError: the outer layout leaves this layout's axis.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").tile(TileLayout.parse("S[2:1]"), (2,), (4,)))
+        Sw<1,0,1> o S[8:1]
+        """
+        from layoutalg.algebra.swizzling import tile_swizzled
+
+        return tile_swizzled(self, outer, outer_shape=outer_shape, inner_shape=inner_shape)
+
+    def tile_to(self, to: Sequence[int], current: Sequence[int]) -> SwizzledLayout:
+        """Repeat this layout of shape ``current``, copies in row-major order, up to shape ``to``.
+
+        Raises:
+            RegionError: ``current`` does not divide ``to``.
+            NotExpressibleError: no tile has these values under this swizzle.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[2,2]").tile_to((2, 4), (2, 2)))
+        Sw<1,0,1> o S[(2,2,2):(2,4,1)]
+        """
+        if len(to) != len(current) or any(whole % part for whole, part in zip(to, current, strict=True)):
+            raise RegionError(f"tile_to: {tuple(current)} does not divide {tuple(to)}")
+        copies = [whole // part for whole, part in zip(to, current, strict=True)]
+        return self.tile(TileLayout(S[tuple(copies)]), copies, current)
+
 
 def parse_layout(text: str) -> TileLayout | SwizzledLayout:
     """Read a plain or a swizzled layout.
@@ -378,93 +493,3 @@ def parse_layout(text: str) -> TileLayout | SwizzledLayout:
     ('TileLayout', 'SwizzledLayout')
     """
     return SwizzledLayout.parse(text) if text.lstrip()[:2] in ("Sw", "F2") else TileLayout.parse(text)
-
-
-def _moving_axes(layout: TileLayout) -> dict[Axis, None]:
-    """The axes on which something happens, in order."""
-    iters = [it.axis for it in (*layout.shard, *layout.replica) if not _is_zero(it.stride)]
-    return dict.fromkeys([*iters, *(Axis.get(name) for name, value in layout.offset.items() if not _is_zero(value))])
-
-
-def _memory_axis(layout: TileLayout) -> Axis:
-    axes = list(_moving_axes(layout))
-    if len(axes) > 1 or any(axis.kind != "memory" for axis in axes):
-        names = ", ".join(f"{axis.name} ({axis.kind})" for axis in axes)
-        raise AxisError(
-            f"a swizzle permutes the addresses of one memory axis, but {layout} lives on {names}; "
-            "swizzle the part .storage() keeps",
-            axes=tuple(axis.name for axis in axes),
-        )
-    return axes[0] if axes else m
-
-
-def _check_sign(layout: TileLayout, swizzle: Permutation) -> None:
-    low = 0
-    for it in (*layout.shard, *layout.replica):
-        if type(it.extent) is not int or type(it.stride) is not int:
-            raise UndecidedError(f"{swizzle} o {layout}: a swizzle needs numbers, and {it} is symbolic")
-        low += min(0, (it.extent - 1) * it.stride)
-    low += sum(bounds(value)[0] for value in layout.offset.values())
-    if low < 0:
-        raise RangeError(
-            f"{swizzle} o {layout} reaches offset {low}; swizzled addresses start at 0, so add {-low} to the tile",
-            lowest=low,
-        )
-
-
-def _is_zero(value: Any) -> bool:
-    return type(value) is int and value == 0
-
-
-def _is_multiple(value: Any, period: int) -> bool:
-    if isinstance(value, Affine):
-        return value.const % period == 0 and all(coefficient % period == 0 for _, coefficient in value.terms)
-    return bool(value % period == 0)
-
-
-def _zeros(size: int, shape: Sequence[int] | None) -> NDArray[np.int64]:
-    import numpy as np
-
-    return np.zeros(size if shape is None else tuple(shape), np.int64)
-
-
-def _recognised(values: NDArray[np.int64], axis: Axis) -> TileLayout:
-    from layoutalg.algebra.recognise import recognise_values
-
-    iters, offset = recognise_values({axis: values})
-    return TileLayout.from_iters(
-        shard=[(it.extent, it.stride, it.axis.name) for it in iters], offset={a.name: v for a, v in offset.items()}
-    )
-
-
-def _show(places: Sequence[Mapping[str, Any]]) -> str:
-    texts = [", ".join(f"{axis} = {value}" for axis, value in place.items()) for place in places]
-    return texts[0] if len(texts) == 1 else "{" + "; ".join(texts) + "}"
-
-
-def _first_difference(a: SwizzledLayout, b: SwizzledLayout | TileLayout) -> tuple[int, str] | None:
-    """Compare two layouts of one size point by point."""
-    if a.params or b.params:
-        raise UndecidedError(f"{a} against {b}: substitute the parameters first")
-    if a.size > _ENUMERATION_LIMIT:
-        raise UndecidedError(f"{a} against {b}: {a.size} points under different swizzles are too many to compare")
-    replicas = b.inner.replica if isinstance(b, SwizzledLayout) else b.replica
-    if a.inner.replica or replicas:
-        for index in range(a.size):
-            left, right = a.places(index), b.places(index)
-            if {_place(p) for p in left} != {_place(p) for p in right}:
-                return index, f"index {index}: {_show(left)} against {_show(right)}"
-        return None
-    left_table, right_table = a.table(), b.table()
-    zero = _zeros(a.size, None)
-    wrong = zero != 0
-    for name in {*left_table, *right_table}:
-        wrong |= left_table.get(name, zero) != right_table.get(name, zero)
-    if not wrong.any():
-        return None
-    index = int(wrong.argmax())
-    return index, f"index {index}: {_show(a.places(index))} against {_show(b.places(index))}"
-
-
-def _place(place: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
-    return frozenset((axis, value) for axis, value in place.items() if value)

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from layoutalg.axis import Axis
-from layoutalg.errors import AxisError, NotExpressibleError, UndecidedError
+from layoutalg.algebra.tiling import tile_shapes
+from layoutalg.axis import Axis, m
+from layoutalg.errors import AxisError, NotExpressibleError, RangeError, UndecidedError
+from layoutalg.index import Affine, bounds
+from layoutalg.swizzle import Swizzle
 from layoutalg.tile import TileLayout
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from layoutalg.swizzled import SwizzledLayout
+    from layoutalg.swizzled import Permutation, SwizzledLayout
 
-__all__ = ["first_difference", "recognised", "scale_on_axis", "show_difference", "tile_swizzled"]
+__all__ = [
+    "check_sign",
+    "first_difference",
+    "is_multiple",
+    "memory_axis",
+    "recast",
+    "recognised",
+    "scale_on_axis",
+    "show_difference",
+    "tile_swizzled",
+    "zeros",
+]
 
 _ENUMERATION_LIMIT = 1 << 22
 
@@ -36,10 +50,11 @@ def tile_swizzled(
     from layoutalg.swizzled import SwizzledLayout
 
     scaled = scale_on_axis(outer, layout.axis, layout.span())
-    summed = layout.inner.direct_sum(scaled, outer_shape, inner_shape)
     steps = [it.stride for it in (*scaled.shard, *scaled.replica) if it.extent > 1]
     if all(step % layout.swizzle.period == 0 for step in (*steps, *scaled.offset.values())):
-        return SwizzledLayout(layout.swizzle, summed)
+        # Under an injective map, values that no tile has are values that no swizzled tile has.
+        return SwizzledLayout(layout.swizzle, layout.inner.direct_sum(scaled, outer_shape, inner_shape))
+    tile_shapes(outer_shape, outer.size, inner_shape, layout.size)
     if layout.inner.replica or outer.replica:
         raise NotExpressibleError(
             f"tile: {layout} spans {layout.span()}, no multiple of the period {layout.swizzle.period}, and replicas "
@@ -162,3 +177,75 @@ def first_difference(a: SwizzledLayout, b: SwizzledLayout | TileLayout) -> tuple
 
 def _place(place: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
     return frozenset((axis, value) for axis, value in place.items() if value)
+
+
+def _moving_axes(layout: TileLayout) -> dict[Axis, None]:
+    """The axes on which something happens, in order."""
+    iters = [it.axis for it in (*layout.shard, *layout.replica) if not _is_zero(it.stride)]
+    return dict.fromkeys([*iters, *(Axis.get(name) for name, value in layout.offset.items() if not _is_zero(value))])
+
+
+def memory_axis(layout: TileLayout) -> Axis:
+    """The one memory axis that a tile lives on.
+
+    Raises:
+        AxisError: several axes, or one that is no memory.
+    """
+    axes = list(_moving_axes(layout))
+    if len(axes) > 1 or any(axis.kind != "memory" for axis in axes):
+        names = ", ".join(f"{axis.name} ({axis.kind})" for axis in axes)
+        raise AxisError(
+            f"a swizzle permutes the addresses of one memory axis, but {layout} lives on {names}; "
+            "swizzle the part .storage() keeps",
+            axes=tuple(axis.name for axis in axes),
+        )
+    return axes[0] if axes else m
+
+
+def check_sign(layout: TileLayout, swizzle: Permutation) -> None:
+    """Refuse a tile that reaches a negative offset.
+
+    Raises:
+        RangeError: it does.
+        UndecidedError: symbols.
+    """
+    low = 0
+    for it in (*layout.shard, *layout.replica):
+        if type(it.extent) is not int or type(it.stride) is not int:
+            raise UndecidedError(f"{swizzle} o {layout}: a swizzle needs numbers, and {it} is symbolic")
+        low += min(0, (it.extent - 1) * it.stride)
+    low += sum(bounds(value)[0] for value in layout.offset.values())
+    if low < 0:
+        raise RangeError(
+            f"{swizzle} o {layout} reaches offset {low}; swizzled addresses start at 0, so add {-low} to the tile",
+            lowest=low,
+        )
+
+
+def _is_zero(value: Any) -> bool:
+    return type(value) is int and value == 0
+
+
+def is_multiple(value: Any, period: int) -> bool:
+    """Whether a number is a multiple of the period for all values of its parameters."""
+    if isinstance(value, Affine):
+        return value.const % period == 0 and all(coefficient % period == 0 for _, coefficient in value.terms)
+    return bool(value % period == 0)
+
+
+def zeros(size: int, shape: Sequence[int] | None) -> NDArray[np.int64]:
+    """The table of a tile that never moves."""
+    import numpy as np
+
+    return np.zeros(size if shape is None else tuple(shape), np.int64)
+
+
+def recast(swizzle: Permutation, from_bits: int, to_bits: int) -> Permutation:
+    """The same permutation on elements of another width.
+
+    Raises:
+        NotExpressibleError: no swizzle of those elements does it.
+    """
+    if isinstance(swizzle, Swizzle):
+        return swizzle.recast(from_bits, to_bits)
+    raise NotExpressibleError(f"width changes are defined for swizzles, not for {swizzle}")
