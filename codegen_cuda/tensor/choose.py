@@ -116,7 +116,7 @@ def candidates(problem: TensorProblem) -> Iterator[TensorPlan]:
 def _in_pieces(problem: TensorProblem, b: int, shape: Shape) -> bool:
     """Whether tiles would store pieces of short destination rows, where boxes gather whole vectors across rows."""
     run = problem.dims[b].extent * problem.width
-    return run < (_EDGE_RUN if shape.edge else _SHORT_RUN)
+    return run < (_EDGE_RUN if shape.edge else 0 if shape.joined else _SHORT_RUN)
 
 
 def _kept(problem: TensorProblem) -> Iterator[TensorPlan]:
