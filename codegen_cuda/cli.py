@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from codegen_cuda import cli_banks, cli_tmem
+from codegen_cuda import cli_banks, cli_draw, cli_tmem
 from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
 from layoutalg.tile import TileLayout
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 cli_banks.register(app)
 cli_tmem.register(app)
+cli_draw.register(app)
 
 _SHOWN = 4096  # elements that `show` prints as a grid
 

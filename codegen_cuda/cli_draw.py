@@ -1,0 +1,84 @@
+"""``layoutalg draw`` and ``layoutalg explore``: pictures of layouts, and a page to play with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from layoutalg.notation import parse_shape
+from layoutalg.swizzled import parse_layout
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(draw)
+    app.command()(explore)
+
+
+def draw(
+    layout: Annotated[str, typer.Argument(help="the notation, such as 'S[(8,4):(4@laneid,1@laneid)]'")],
+    shape: Annotated[str, typer.Option(help="logical extents, such as 8x16; the layout's own without it")] = "",
+    after: Annotated[str, typer.Option(help="a second layout, drawn to the right of the first")] = "",
+    after_shape: Annotated[str, typer.Option(help="its extents, where they differ")] = "",
+    view: Annotated[str, typer.Option(help="logical, places or both")] = "logical",
+    by: Annotated[str, typer.Option(help="colour by an axis, or by row, column, address, bank")] = "",
+    dtype: Annotated[str, typer.Option(help="element type, for colours by bank")] = "",
+    width: Annotated[int, typer.Option(help="addresses per line in the places")] = 0,
+    limit: Annotated[int, typer.Option(help="cells beyond which blocks are drawn")] = 1024,
+    out: Annotated[Path, typer.Option(help="the file: .svg, or .png where cairosvg is installed")] = Path("layout.svg"),
+) -> None:
+    """Draw where a layout puts every element.
+
+    [dim]layoutalg draw "S[(8,2,4,2):(4@laneid,1@warpid,1@laneid,1)]" --shape 8x16 --out fragment.svg[/]
+    """
+    from layoutalg.draw import compare
+    from layoutalg.draw import draw as picture_of
+
+    extents = parse_shape(shape) if shape else None
+    if after:
+        other = parse_shape(after_shape) if after_shape else extents
+        picture = compare(
+            parse_layout(layout),
+            parse_layout(after),
+            extents,
+            after_shape=other,
+            view=view,
+            by=by,
+            dtype=dtype or None,
+            width=width,
+            limit=limit,
+        )
+    else:
+        picture = picture_of(
+            parse_layout(layout), extents, view=view, by=by, dtype=dtype or None, width=width, limit=limit
+        )
+    _say(picture.save(out))
+
+
+def explore(
+    layout: Annotated[str, typer.Argument(help="the notation that the page starts with")] = (
+        "S[(8,2,4,2):(4@laneid,1@warpid,1@laneid,1)] + 5@warpid"
+    ),
+    shape: Annotated[str, typer.Option(help="logical extents, such as 8x16; the layout's own without it")] = "",
+    dtype: Annotated[str, typer.Option(help="element type, for banks")] = "float32",
+    out: Annotated[Path, typer.Option(help="the file")] = Path("layout.html"),
+) -> None:
+    """Write one page to edit a layout in a browser: its grid, its places, its banks. It needs no network.
+
+    [dim]layoutalg explore "Sw<3,3,3> o S[(64,64):(64,1)]" --dtype f16 --out page.html[/]
+    """
+    from layoutalg.draw.explore import explore_page
+
+    page = explore_page(parse_layout(layout), parse_shape(shape) if shape else None, dtype=dtype)
+    out.write_text(page, encoding="utf-8")
+    _say(out)
+
+
+def _say(path: Path) -> None:
+    Console().print(escape(f"wrote {path}"), highlight=False)
