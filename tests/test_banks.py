@@ -134,7 +134,7 @@ def accesses(draw: st.DrawFn) -> dict[str, Any]:
     return {"op": op, "width": width, "addr": addresses, "mask": mask}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(accesses())
 @example({"op": "ld.shared", "width": 8, "addr": [0] * 29 + [8, 0, 8], "mask": FULL})
 @example(

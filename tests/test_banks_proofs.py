@@ -60,10 +60,10 @@ def solver_says_free(access: WarpAccess, *, merges: Judge = _merges, width: int 
 
 def test_solver_and_simulator_agree_on_random_accesses() -> None:
     source = random.Random(7)
-    accesses = [random_access(source) for _ in range(300)]
+    accesses = [random_access(source) for _ in range(120)]
     answers = [solver_says_free(access) for access in accesses]
     assert answers == [simulate(access).conflict_free for access in accesses]
-    assert 60 < sum(answers) < 240
+    assert 24 < sum(answers) < 96
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutalg.banks import FragmentReport, WarpAccess, global_report, shared_report, simulate, warp_access
@@ -97,6 +97,7 @@ def test_instructions_move_every_held_element_once_from_where_the_tile_stores_it
     assert moved == set(held)
 
 
+@settings(max_examples=30)
 @given(transfers())
 def test_no_wider_access_would_be_legal(case: tuple[Tile, TileLayout, str]) -> None:
     layout, fragment, name = case
@@ -122,6 +123,7 @@ def test_no_wider_access_would_be_legal(case: tuple[Tile, TileLayout, str]) -> N
     assert len(found) > 0
 
 
+@settings(max_examples=30)
 @given(transfers())
 def test_the_total_of_single_elements_is_the_sum_over_warps_and_slots(case: tuple[Tile, TileLayout, str]) -> None:
     layout, fragment, name = case
