@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -71,12 +72,13 @@ def test_markup_in_texts_is_escaped() -> None:
 
 def test_what_does_not_fit_is_refused_and_notebooks_fall_back_to_text() -> None:
     big = TileLayout.parse("S[128,128]")
-    for make in (
+    refusals: list[Callable[[], str]] = [
         lambda: tile_map(big, (128, 128), "f32"),
         lambda: tile_map(big, (128, 128), "f32", chunk=3),
         lambda: tile_map(big, (2, 64, 128), "f32"),
         lambda: bank_map(simulate(WarpAccess("ld.global", 4, addresses=range(0, 128, 4)))),
-    ):
+    ]
+    for make in refusals:
         with pytest.raises(RangeError):
             make()
     far = global_report(TileLayout.parse("S[32:1]"), TileLayout.parse("S[32:1@laneid]"), "f32")

@@ -335,13 +335,14 @@ def test_lanes_that_walk_a_layout_make_the_access_that_they_would_make_as_a_frag
     assert (few.mask, few.addresses[:6]) == (0b11111, (8, 16, 24, 32, 40, 0))
     narrow = warp_access(TileLayout.parse("S[64:1]"), "float4_e2m1fn", vector=2)
     assert (narrow.width, narrow.addresses[:3]) == (1, (0, 1, 2))
-    for error, make in (
+    refusals: list[tuple[type[LayoutError], Callable[[], Any]]] = [
         (RegionError, lambda: warp_access(TileLayout.parse("S[33:1]"), "f32")),
         (RegionError, lambda: warp_access(TileLayout.parse("S[33:1]"), "f32", vector=2)),
         (RangeError, lambda: warp_access(TileLayout.parse("S[32:2]"), "f32", vector=2)),
         (RangeError, lambda: warp_access(TileLayout.parse("S[32:1]"), "float4_e2m1fn")),
         (RangeError, lambda: warp_access(TileLayout.parse("S[32:1]"), "f32", vector=0)),
         (AxisError, lambda: warp_access(TileLayout.parse("S[(2,16):(1@TLane,1)]"), "f32")),
-    ):
+    ]
+    for error, make in refusals:
         with pytest.raises(error):
             make()
