@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Atom, Expr
@@ -90,13 +90,21 @@ def stage_terms(layout: Layout) -> Expr:
     return total
 
 
-def count_operations(addresses: Iterable[Expr]) -> int:
-    """Estimate the instructions that compute some addresses, common parts once; constants come with the access.
+def count_operations(addresses: Callable[[int], Iterable[Expr]], registers: int) -> int:
+    """Estimate the instructions that compute the addresses of all registers, common parts once.
+
+    Constants come with the access.  A few registers are counted, the rest is taken to be like them.
 
     >>> lane = lane_variable()
-    >>> count_operations([lane * 4 + 1, lane * 4 + 2, (lane // 8) * 32 + lane])
+    >>> count_operations(lambda r: [lane * 4 + r, (lane // 8) * 32 + lane], 2)
     4
     """
+    texts = [list(addresses(r)) for r in range(max(0, registers - 2), registers)]
+    last, both = _count(texts[-1]), _count(e for text in texts for e in text)
+    return both + max(0, registers - 2) * (both - last)
+
+
+def _count(addresses: Iterable[Expr]) -> int:
     forms = {address.terms for address in addresses}
     products: set[tuple[Atom, int]] = set()
     atoms: set[Atom] = set()

@@ -191,7 +191,7 @@ def pose(
 
 
 def _share(size_bytes: int, max_registers: int, warps: int | None) -> int:
-    """Return how many warps share the work: as asked, or four, more if registers need them, fewer if there is little."""
+    """Return how many warps share the work: as asked, or four, more as registers need them, fewer for small tiles."""
     if warps is not None:
         return warps
     rounds = -(-size_bytes // _REGISTER_BYTES)

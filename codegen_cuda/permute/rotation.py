@@ -87,5 +87,6 @@ def rotation_positions(problem: Problem, details: dict[str, Any]) -> Callable[[i
 
 def _cost(problem: Problem, order: Order, details: dict[str, Any]) -> int:
     position = rotation_positions(problem, details)
-    slots = range(-(-details["slots"] // problem.warps))
-    return count_operations(address(side, position(r)) for side in (order.source, order.destination) for r in slots)
+    sides = (order.source, order.destination)
+    slots = -(-details["slots"] // problem.warps)
+    return count_operations(lambda r: [address(side, position(r)) for side in sides], slots)

@@ -6,7 +6,9 @@ at 8 and 8 at 16 bytes, so that one, two or four groups make an instruction.  Wi
 elements in the fullest bank, both phases cost K.
 
 Where one side is fuller than the other, or both are fuller than the number of elements asks for, banks are split into
-pieces of at most K elements and K colours suffice: a phase costs at most ``K * ceil(fullest / K)``.  A few K are tried.
+pieces of at most K elements and K colours suffice: a phase costs at most ``K * ceil(fullest / K)``.  To pay no more
+than ``fullest``, the groups that visit full banks once more are taken out first (:mod:`codegen_cuda.permute.peeling`);
+where lanes allow it, both phases then cost their bounds.  A few K are tried.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.permute.colouring import colour_edges, even_out, split_nodes
+from codegen_cuda.permute.peeling import Flow
 from codegen_cuda.permute.plan import LANES, Plan, make_plan, measure
 from codegen_cuda.permute.problem import Problem
 from codegen_cuda.permute.task import Ints, Task, group_lanes, task_of
@@ -62,9 +65,12 @@ def table_slots(task: Task, most_slots: int) -> Ints:
             f"the limit is {most_slots}",
             rule="registers",
         )
+    graph = _Graph(task, lanes)
     best: tuple[tuple[int, int], Ints] | None = None
-    for groups in _group_counts(task, fewest, most):
-        slots = _schedule(task, groups, lanes)
+    for groups, peel in graph.attempts(fewest, most):
+        slots = graph.schedule(groups, peel=peel)
+        if slots is None:
+            continue
         moves = [(task.width, slots[:, :, None])]
         cost = sum(measure(op, moves, task).wavefronts for op in ("ld.shared", "st.shared"))
         if best is None or (cost, len(slots)) < best[0]:
@@ -75,45 +81,83 @@ def table_slots(task: Task, most_slots: int) -> Ints:
     return best[1]
 
 
-def _degrees(task: Task) -> tuple[int, int]:
-    """Return how many elements the fullest bank has on each side."""
-    return tuple(int(np.bincount(task.units(side) % task.banks).max()) for side in ("source", "destination"))  # type: ignore[return-value]
+class _Graph:
+    """The multigraph of a task: elements are edges between banks."""
 
+    def __init__(self, task: Task, lanes: int) -> None:
+        self.size, self.banks, self.lanes = task.size, task.banks, lanes
+        self.ends = tuple((task.units(side) % task.banks).tolist() for side in ("source", "destination"))
+        self.degrees = tuple(int(np.bincount(end).max()) for end in self.ends)
 
-def _group_counts(task: Task, fewest: int, most: int) -> list[int]:
-    """Return numbers of groups worth trying, the most promising first."""
-    a, b = _degrees(task)
-    full = min(max(a, b, fewest), most)
+    def attempts(self, fewest: int, most: int) -> list[tuple[int, bool]]:
+        """Return numbers of groups worth trying, and whether to peel, the most promising first."""
+        a, b = self.degrees
+        if a == b == fewest or self.size > _PATIENCE:
+            return [(min(max(a, b), most), False)] if max(a, b) <= most else [(fewest, True), (fewest, False)]
+        low, high = min(a, b, most), min(max(a, b), most)
+        peeled = sorted({fewest, low, (fewest + low) // 2})
 
-    def least(k: int) -> tuple[int, int, int]:
-        optimistic = max(a, k) + max(b, k)
-        certain = k * -(-a // k) + k * -(-b // k)
-        return certain + 2 * optimistic, optimistic, k
+        def certain(k: int) -> tuple[int, int]:
+            return k * -(-a // k) + k * -(-b // k), k
 
-    counts = sorted(range(fewest, full + 1), key=least)
-    return counts[: _TRIES if task.size <= _PATIENCE else 1]
+        plain = sorted(range(fewest, high + 1), key=certain)[:_TRIES]
+        return [(k, True) for k in peeled] + [(k, False) for k in plain]
 
+    def schedule(self, groups: int, *, peel: bool) -> Ints | None:
+        """Colour with a number of groups, and lay groups out over lanes, full ones first; None where peeling fails."""
+        left = list(range(self.size))
+        members: list[list[int]] = []
+        if peel:
+            found = self._peel(groups)
+            if found is None:
+                return None
+            members, left = found
+        if left:
+            members += self._colour(left, groups - len(members))
+        filled = sorted((sorted(group) for group in members if group), key=len, reverse=True)
+        per_slot = LANES // self.lanes
+        slots = np.full((-(-len(filled) // per_slot), LANES), -1, dtype=np.int64)
+        for number, group in enumerate(filled):
+            start = number % per_slot * self.lanes
+            slots[number // per_slot, start : start + len(group)] = group
+        return slots
 
-def _schedule(task: Task, groups: int, lanes: int) -> Ints:
-    """Colour with a number of groups, and lay groups out over lanes, full ones first."""
-    ends = [(task.units(side) % task.banks).tolist() for side in ("source", "destination")]
-    pieces = [split_nodes(end, groups) for end in ends]
-    # Edges of last, smaller pieces come first: low colours take them, and other groups stay free of second visits.
-    order = sorted(range(task.size), key=lambda e: -_lateness(pieces, e))
-    left, right = ([piece[e] for e in order] for piece in pieces)
-    colours = colour_edges(left, right, groups)
-    colours = even_out(left, right, colours, groups, lanes)
-    members: list[list[int]] = [[] for _ in range(groups)]
-    for edge, colour in zip(order, colours, strict=True):
-        members[colour].append(edge)
-    filled = sorted((sorted(group) for group in members if group), key=len, reverse=True)
-    per_slot = LANES // lanes
-    slots = np.full((-(-len(filled) // per_slot), LANES), -1, dtype=np.int64)
-    for number, group in enumerate(filled):
-        start = number % per_slot * lanes
-        slots[number // per_slot, start : start + len(group)] = group
-    return slots
+    def _colour(self, edges: list[int], groups: int) -> list[list[int]]:
+        """Split banks into pieces of as many elements as there are groups, and colour."""
+        pieces = [split_nodes([end[e] for e in edges], groups) for end in self.ends]
+        # Edges of last, smaller pieces come first: low colours take them, and other groups stay free of second visits.
+        order = sorted(range(len(edges)), key=lambda k: -(pieces[0][k] + pieces[1][k]))
+        left, right = ([piece[k] for k in order] for piece in pieces)
+        colours = even_out(left, right, colour_edges(left, right, groups), groups, self.lanes)
+        members: list[list[int]] = [[] for _ in range(groups)]
+        for k, colour in zip(order, colours, strict=True):
+            members[colour].append(edges[k])
+        return members
 
-
-def _lateness(pieces: list[list[int]], edge: int) -> int:
-    return pieces[0][edge] + pieces[1][edge]
+    def _peel(self, groups: int) -> tuple[list[list[int]], list[int]] | None:
+        """Take out the groups that visit full banks once more than the others do."""
+        quotas = [divmod(degree, groups) for degree in self.degrees]
+        caps = [[q + 1] * r + [q] * (groups - r) for q, r in quotas]
+        counts = [[0] * self.banks for _ in range(self.banks)]
+        stock: dict[tuple[int, int], list[int]] = {}
+        for e, (u, v) in enumerate(zip(*self.ends, strict=True)):
+            counts[u][v] += 1
+            stock.setdefault((u, v), []).append(e)
+        members, left = [], self.size
+        rest = list(self.degrees)
+        for g in range(max(r for _, r in quotas)):
+            most = caps[0][g], caps[1][g]
+            rest = [r - m for r, m in zip(rest, most, strict=True)]
+            sides = (counts, [list(column) for column in zip(*counts, strict=True)])
+            needs = tuple([max(0, sum(row) - r) for row in side] for side, r in zip(sides, rest, strict=True))
+            least = max(0, left - (groups - g - 1) * self.lanes)
+            taken = Flow(counts, needs, most, self.lanes, least).run()  # type: ignore[arg-type]
+            if taken is None:
+                return None
+            group = [
+                stock[u, v].pop() for u in range(self.banks) for v in range(self.banks) for _ in range(taken[u][v])
+            ]
+            counts = [[c - t for c, t in zip(*rows, strict=True)] for rows in zip(counts, taken, strict=True)]
+            members.append(group)
+            left -= len(group)
+        return members, sorted(e for edges in stock.values() for e in edges)

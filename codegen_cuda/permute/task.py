@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 
 from codegen_cuda.permute.problem import Layout, Problem
 
-__all__ = ["LANES", "ROW_BYTES", "WIDEST", "Ints", "Task", "clashes", "group_lanes", "lower_bound", "task_of"]
+__all__ = [
+    "LANES",
+    "ROW_BYTES",
+    "WIDEST",
+    "Ints",
+    "Task",
+    "clashes",
+    "conflicts",
+    "group_lanes",
+    "lower_bound",
+    "task_of",
+]
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -161,3 +172,11 @@ def clashes(units: Ints, banks: int, lanes: int) -> NDArray[np.bool_]:
     clash = (before != after) & (before // spread == after // spread) & (before >= 0)
     found: NDArray[np.bool_] = clash.any(axis=(-1, -2))
     return found
+
+
+def conflicts(task: Task, side: str, slots: Ints) -> int:
+    """Count the instructions of a schedule [slot][lane] (-1 for idle) with bank conflicts on one side."""
+    units = task.units(side)
+    low = int(units.min()) // task.banks * task.banks
+    held = np.where(slots >= 0, units[np.maximum(slots, 0)] - low, -1)
+    return int(clashes(held, task.banks, group_lanes(task.width)).sum())

@@ -17,7 +17,7 @@ from codegen_cuda.expr import Expr
 from codegen_cuda.permute.address import address, count_operations, lane_variable, require_plain, slot_variable
 from codegen_cuda.permute.plan import LANES, Plan, make_plan
 from codegen_cuda.permute.problem import Problem
-from codegen_cuda.permute.task import task_of
+from codegen_cuda.permute.task import conflicts, task_of
 
 __all__ = ["plan_xor", "xor_elements"]
 
@@ -47,13 +47,14 @@ def plan_xor(problem: Problem) -> Plan:
         shift, mask = _LANE_BITS - k, (1 << k) - 1
         order = np.arange(slots)[:, None] ^ ((lanes >> shift) & mask)
         details = {"k": k, "shift": shift, "mask": mask}
-        plan = make_plan("xor", lanes + LANES * order, problem, details, task=task, operations=_cost(problem, details))
-        if plan.read.excess == 0 and plan.write.excess == 0:
-            return plan
-        tried.append(f"k={k}: {plan.read.excess} + {plan.write.excess}")
+        counts = [conflicts(task, side, lanes + LANES * order) for side in ("source", "destination")]
+        if not any(counts):
+            operations = _cost(problem, details)
+            return make_plan("xor", lanes + LANES * order, problem, details, task=task, operations=operations)
+        tried.append(f"k={k}: {counts[0]} + {counts[1]}")
     raise PlanError(
         f"permute_layout: no XOR of lane bits makes both phases free of bank conflicts "
-        f"(excess wavefronts, read + write: {'; '.join(tried)}); other forms may (plan='auto')",
+        f"(instructions with conflicts, read + write: {'; '.join(tried)}); other forms may (plan='auto')",
         rule="xor",
         tried=tuple(tried),
     )
@@ -70,5 +71,10 @@ def xor_elements(problem: Problem, details: dict[str, int]) -> Callable[[int], E
 
 def _cost(problem: Problem, details: dict[str, int]) -> int:
     element = xor_elements(problem, details)
-    slots = range(problem.size // (LANES * problem.warps))
-    return count_operations(address(side, element(r)) for side in (problem.source, problem.destination) for r in slots)
+    sides = (problem.source, problem.destination)
+    return count_operations(lambda r: [address(side, element(r)) for side in sides], _registers(problem))
+
+
+def _registers(problem: Problem) -> int:
+    """Return the number of registers, which all lanes fill."""
+    return problem.size // (LANES * problem.warps)
