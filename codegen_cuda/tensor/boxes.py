@@ -19,6 +19,7 @@ from codegen_cuda.tensor.text import ELEMENT, block_origin, constant, decode, gu
 __all__ = ["emit_boxes", "plan_boxes"]
 
 _BATCH = 8
+_FEW_ELEMENTS = 2
 _SKEW = 16
 _MOST_ELEMENTS = 16384
 _MOST_BYTES = 32768
@@ -241,7 +242,7 @@ def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
         "    }",
         "}",
     ]
-    return [f"const u32 run = {_length(problem, plan, side)};", *unrolled(rounds, body)]
+    return [f"const u32 run = {_length(problem, plan, side)};", *unrolled(rounds, body, whole=per <= _FEW_ELEMENTS)]
 
 
 def _store_digits(problem: TensorProblem, plan: TensorPlan, box: _Box) -> tuple[list[tuple[str, int]], int, list[str]]:

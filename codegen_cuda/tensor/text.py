@@ -75,10 +75,10 @@ def guard(conditions: Iterable[str]) -> str:
     return " && ".join(conditions) or "true"
 
 
-def unrolled(count: int, body: Sequence[str], *, variable: str = "n") -> list[str]:
-    """Wrap lines in a loop that the compiler unrolls wholly."""
+def unrolled(count: int, body: Sequence[str], *, variable: str = "n", whole: bool = True) -> list[str]:
+    """Wrap lines in a loop of constantly many turns that the compiler unrolls wholly, or not at all."""
     return [
-        "#pragma unroll",
+        "#pragma unroll" if whole else "#pragma unroll 1",
         f"for (u32 {variable} = 0u; {variable} < {count}u; ++{variable}) {{",
         *("    " + line for line in body),
         "}",
