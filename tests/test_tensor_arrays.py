@@ -176,6 +176,15 @@ def test_device_arrays_are_launched_at_their_addresses_on_the_stream_given(launc
     assert options["stream"] == 5
 
 
+def test_a_compiled_kernel_runs_the_code_that_it_holds(launched, monkeypatch):
+    kernel = permute_tensor((64, 48), (1, 0), "f32").compile()
+    kernel.run(DeviceArray((64, 48), "f4"), DeviceArray((48, 64), "f4", address=1 << 30))
+    assert launched[0][0][0] is kernel.cubin
+    monkeypatch.setattr(arrays, "built", lambda *_: pytest.fail("compiled again"))
+    x = numbers((64, 48), "float32")
+    assert (kernel.run(x, device="cpu") == x.T).all()
+
+
 def test_addresses_that_are_little_aligned_get_a_kernel_that_suits_them(launched):
     permute(
         DeviceArray((64, 48), "f4", address=(1 << 20) + 4), (1, 0), out=DeviceArray((48, 64), "f4", address=1 << 30)

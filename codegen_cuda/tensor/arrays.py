@@ -274,7 +274,8 @@ class Address:
 
 
 def _on_gpu(kernel: Kernel, given: Array, target: Array, stream: Any) -> None:
-    _, cubin = built(kernel.source, kernel.name, device_architecture())
+    # What was compiled, and perhaps certified, is what runs.
+    cubin = kernel.cubin or built(kernel.source, kernel.name, device_architecture())[1]
     arrays = [_span(a) if a.library == "numpy" else _device_array(a) for a in (given, target)]
     claim = kernel.claim
     launch(
@@ -312,5 +313,5 @@ def _on_cpu(kernel: Kernel, given: Array, target: Array, _stream: Any) -> None:
             f"there is no GPU, and the interpreter moves at most {INTERPRETED_BYTES} bytes, not {moved}; "
             "numpy.transpose(x, perm).copy() moves any number"
         )
-    ptx, _ = built(kernel.source, kernel.name, kernel.arch)
-    interpret(replace(kernel, ptx=ptx), _span(given), _span(target))
+    ready = kernel if kernel.ptx else replace(kernel, ptx=built(kernel.source, kernel.name, kernel.arch)[0])
+    interpret(ready, _span(given), _span(target))
