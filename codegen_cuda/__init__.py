@@ -9,7 +9,27 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from codegen_cuda.body import Body
+    from codegen_cuda.buffers import Buffer, alloc, alloc_local, alloc_shared, declare, match
+    from codegen_cuda.errors import BuildError, PlanError
+    from codegen_cuda.kernel import Kernel
+    from codegen_cuda.permute import Operand, permute_layout, why_not
+    from codegen_cuda.pools import SharedPool, TmemPool
+    from codegen_cuda.tensor import permute_tensor
+    from codegen_cuda.tmem import (
+        View,
+        global_to_tmem,
+        register_layout_for,
+        tmem_apply,
+        tmem_copy,
+        tmem_plan,
+        tmem_plans,
+        tmem_roundtrip,
+        tmem_to_global,
+    )
 
 __all__ = [
     "Body",

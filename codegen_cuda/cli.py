@@ -19,6 +19,7 @@ from rich.table import Table
 from codegen_cuda import cli_banks, cli_draw, cli_tmem
 from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
+from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
 
 __all__ = ["app", "main"]
@@ -56,10 +57,11 @@ def show(
 
     [dim]layoutalg show "S[(8,2,4,2):(4@laneid,1@warpid,1@laneid,1)] + 5@warpid" --shape 8x16[/]
     """
-    parsed = TileLayout.parse(layout)
+    parsed = parse_layout(layout)
+    plain = parsed if isinstance(parsed, TileLayout) else parsed.inner
     if parsed.params or not isinstance(parsed.size, int):
         raise LayoutError(f"{parsed} has parameters or symbols; substitute numbers to print a map")
-    extents = parse_shape(shape) if shape else tuple(it.extent for it in parsed.shard) or (1,)
+    extents = parse_shape(shape) if shape else tuple(it.extent for it in plain.shard) or (1,)
     tables = parsed.table(extents)
     if as_json:
         print(json.dumps({"layout": str(parsed), "shape": extents, "axes": {a: t.tolist() for a, t in tables.items()}}))
@@ -71,8 +73,8 @@ def show(
     if canonical != parsed:
         facts.append(f"canonical {canonical}")
     console.print(escape(", ".join(facts)), highlight=False)
-    if parsed.replica:
-        console.print(escape(f"every element has further places: replicas {', '.join(map(str, parsed.replica))}"))
+    if plain.replica:
+        console.print(escape(f"every element has further places: replicas {', '.join(map(str, plain.replica))}"))
     if parsed.size > _SHOWN:
         raise LayoutError(f"{parsed.size} elements are too many for a table (limit {_SHOWN}); slice it, or use --json")
     _print_grid(console, extents, tables)
@@ -130,8 +132,8 @@ def permute(
     started = time.monotonic()
     with progress.status("planning") as status:
         kernel = permute_layout(
-            TileLayout.parse(src),
-            TileLayout.parse(dst),
+            parse_layout(src),
+            parse_layout(dst),
             shape=parse_shape(shape) if shape else None,
             region=region or None,
             dtype=dtype,

@@ -8,7 +8,7 @@ TileLayout(S[32:1@laneid])
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from layoutalg.axis import Axis
 from layoutalg.errors import (
@@ -24,6 +24,10 @@ from layoutalg.index import Affine, Param
 from layoutalg.iters import Iter
 from layoutalg.notation import R, S
 from layoutalg.tile import TileLayout
+
+if TYPE_CHECKING:
+    from layoutalg.swizzle import Swizzle
+    from layoutalg.swizzled import SwizzledLayout, parse_layout
 
 __version__ = "0.1.0"
 
@@ -45,9 +49,14 @@ __all__ = [
     "TileLayout",
     "UndecidedError",
     "__version__",
+    "parse_layout",
 ]
 
-_LAZY = {"Swizzle": "layoutalg.swizzle", "SwizzledLayout": "layoutalg.swizzle"}
+_LAZY = {
+    "Swizzle": "layoutalg.swizzle",
+    "SwizzledLayout": "layoutalg.swizzled",
+    "parse_layout": "layoutalg.swizzled",
+}
 
 
 def __getattr__(name: str) -> Any:

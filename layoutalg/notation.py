@@ -172,6 +172,8 @@ def parse_parts(text: str) -> tuple[Iters, Iters, Offset]:
     """
     if not isinstance(text, str):
         raise LayoutError(f"a layout's notation is a str, not {text!r}")
+    if re.match(r"\s*(?:Sw|Swizzle|F2)\s*<", text):
+        raise NotationError("a swizzled layout; layoutalg.parse_layout reads it", text=text, position=0)
     return _Parser(text).layout()
 
 
