@@ -91,7 +91,9 @@ def test_every_mutant_of_the_warp_transpose_is_refused_or_equivalent(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ptx_names() if name.startswith("a2_")])
+@pytest.mark.parametrize(
+    "name", [f"a2_warp_transpose_fn.{which}.ptx" for which in ("nvcc130.sm_80", "nvrtc135.sm_100a")]
+)
 def test_every_mutant_of_the_looping_transpose_is_refused_or_equivalent(name):
     """One kernel for any number of stages: a mutant must fail for one of five, or make the same accesses."""
     claims = [warp_transpose("warp_transpose_fn", n, block=128, scalar=True) for n in (9, 3, 4, 6, 72)]

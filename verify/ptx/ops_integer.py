@@ -70,9 +70,19 @@ def _multiplication() -> Iterator[Operation]:
             yield _pure(f"mul.wide.{type_}", f"{section}: mul", wide, 2 * width, width, width)
             mad = _signed_mad_wide if type_[0] == "s" else _unsigned_mad_wide
             yield _pure(f"mad.wide.{type_}", f"{section}: mad", mad, 2 * width, width, width, 2 * width)
-    # Compilers form sums of two small products with it, in index arithmetic.
+    # Compilers form sums of small products with these, in index arithmetic.
+    yield _pure("dp4a.u32.u32", f"{section}: dp4a", _dot_product_of_bytes, 32, 32, 32, 32)
     for half in ("lo", "hi"):
         yield _pure(f"dp2a.{half}.u32.u32", f"{section}: dp2a", _dot_product(16 * (half == "hi")), 32, 32, 32, 32)
+
+
+def _dot_product_of_bytes(d: Domain, a: Bits, b: Bits, c: Bits) -> Bits:
+    """The four bytes of ``a``, each times that of ``b``, added to ``c``."""
+    total = c
+    for shift in (0, 8, 16, 24):
+        left, right = (_byte(d, d.lshr(word, d.const(shift, 32)), 32) for word in (a, b))
+        total = d.add(total, d.mul(left, right))
+    return total
 
 
 def _dot_product(first: int) -> Callable[..., Bits]:
@@ -258,15 +268,28 @@ def _funnel_right(limit: Callable[[Domain, Bits], Bits]) -> Callable[..., Bits]:
 def _fields() -> Iterator[Operation]:
     section = "Integer Arithmetic Instructions"
     for width in (32, 64):
-        yield _pure(f"bfi.b{width}", f"{section}: bfi", _insert_field, width, width, width, 32, 32)
-        yield _pure(f"bfe.u{width}", f"{section}: bfe", _extract_unsigned, width, width, 32, 32)
-        yield _pure(f"bfe.s{width}", f"{section}: bfe", _extract_signed, width, width, 32, 32)
+        value, byte = Slot(Kind.VALUE, width), Slot(Kind.VALUE, 32)
+        result = Slot(Kind.RESULT, width)
+        fields: tuple[tuple[str, Callable[..., Bits], tuple[Slot, ...]], ...] = (
+            (f"bfi.b{width}", _insert_field, (result, value, value, byte, byte)),
+            (f"bfe.u{width}", _extract_unsigned, (result, value, byte, byte)),
+            (f"bfe.s{width}", _extract_signed, (result, value, byte, byte)),
+        )
+        for name, meaning, slots in fields:
+            effect = Compute(meaning, False, _is_field, "a field position or length above 255")
+            yield Operation(name, slots, effect, f"{section}: {name[:3]}")
         yield _pure(f"popc.b{width}", f"{section}: popc", _population, 32, width)
         yield _pure(f"clz.b{width}", f"{section}: clz", _leading_zeros, 32, width)
         yield _pure(f"brev.b{width}", f"{section}: brev", _reverse, width, width)
     for mode, meaning in (("", _permute), *_PERMUTE_MODES.items()):
         name = f"prmt.b32.{mode}" if mode else "prmt.b32"
         yield _pure(name, "Data Movement and Conversion Instructions: prmt", meaning, 32, 32, 32, 32)
+
+
+def _is_field(d: Domain, *operands: Bits) -> Bool:
+    """Position and length are limited to 255: beyond, the 64-bit forms of an H200 differ from the ISA's pseudo-code."""
+    position, length = operands[-2:]
+    return d.bool_and(d.ule(position, d.const(255, 32)), d.ule(length, d.const(255, 32)))
 
 
 def _byte(d: Domain, value: Bits, width: int) -> Bits:
