@@ -265,17 +265,23 @@ def _store_digits(problem: TensorProblem, plan: TensorPlan, box: _Box) -> tuple[
 
 
 def _gathered(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
-    lines = []
-    for q in range(box.dst.vector // problem.width):
-        kind = "u32" if problem.width < 4 else ELEMENT[problem.width]
-        lines += [
-            f"{kind} e{q};",
-            "{",
-            *("    " + x for x in _element(problem, plan, box, q)),
-            f"    e{q} = value;",
-            "}",
-        ]
+    """Read the elements of a whole vector: the digits of the first by division, those of the others by counting."""
+    digits = [(f"c{k}", plan.box[k]) for k in box.dst.run]
+    lines = ["u32 e = first - s;", *(line.removeprefix("const ") for line in decode("e", digits))]
+    width = problem.width
+    kind = "u32" if width < 4 else ELEMENT[width]
+    for q in range(box.dst.vector // width):
+        lines += _counted([name for name, _ in digits], dict(digits)) if q else []
+        lines.append(f"const {kind} e{q} = *(const {ELEMENT[width]}*)(tile + {_place(problem, plan, box)});")
     return lines
+
+
+def _counted(names: list[str], extents: dict[str, int]) -> list[str]:
+    """Count the digits one up, with carries."""
+    first, *rest = names
+    if not rest:
+        return [f"++{first};"]
+    return [f"if (++{first} == {extents[first]}u) {{ {first} = 0u; {' '.join(_counted(rest, extents))} }}"]
 
 
 def _pieces(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
@@ -293,21 +299,25 @@ def _pieces(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
 
 def _element(problem: TensorProblem, plan: TensorPlan, box: _Box, q: int) -> list[str]:
     """Read the element q of a vector from shared memory, as ``value``."""
-    side, width = box.dst, problem.width
-    digits = [(f"c{k}", plan.box[k]) for k in side.run]
-    lines = [f"const u32 e = first + {q}u - s;", *decode("e", digits)]
+    kind = ELEMENT[problem.width]
+    digits = [(f"c{k}", plan.box[k]) for k in box.dst.run]
+    place = _place(problem, plan, box)
+    return [
+        f"const u32 e = first + {q}u - s;",
+        *decode("e", digits),
+        f"const {kind} value = *(const {kind}*)(tile + {place});",
+    ]
+
+
+def _place(problem: TensorProblem, plan: TensorPlan, box: _Box) -> str:
+    """Where the element of the digits ``c<dim>`` lies in shared memory."""
     terms = [*_terms(problem, plan, "src", box.src.run), *_rows(plan, box)]
-    kept = [term for term in terms if plan.box[int(term[0][1:])] > 1]
-    place = linear(kept)
-    if not box.src.aligned:
-        small = [
-            (name, most, step % box.src.vector) for name, most, step in _terms(problem, plan, "src", box.src.others)
-        ]
-        base = f"((u32)src_base & {box.src.vector - 1}u)"
-        inner = [(name, most, step) for name, most, step in small if step]
-        start = f"{base} + {linear(inner)}" if inner else base
-        place = f"{place} + (({start}) & {box.src.vector - 1}u)"
-    return [*lines, f"const {ELEMENT[width]} value = *(const {ELEMENT[width]}*)(tile + {place});"]
+    place = linear(terms)
+    if box.src.aligned:
+        return place
+    mask = box.src.vector - 1
+    inner = [(name, most, step & mask) for name, most, step in _terms(problem, plan, "src", box.src.others)]
+    return f"{place} + (((u32)src_base & {mask}u) + {linear(inner)} & {mask}u)"
 
 
 def _joined(width: int, vector: int) -> str:
