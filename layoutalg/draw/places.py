@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["block_of", "coordinate", "places_grid", "replica_of"]
 
 _ACROSS: Final = ("m", "TCol", "F")
-_MOST_PLACES: Final = 1 << 22
+MOST_PLACES: Final = 1 << 22
 _NAMED: Final = 4
 Place: TypeAlias = tuple[tuple[int, ...], int]
 
@@ -100,7 +100,7 @@ def _holders(
     import numpy as np
 
     copies = math.prod(int(it.extent) for it in replica_of(layout))
-    if int(layout.size) * copies > _MOST_PLACES:
+    if int(layout.size) * copies > MOST_PLACES:
         raise RangeError(f"{int(layout.size) * copies} places are too many for a picture; slice the layout first")
     zero = np.zeros(int(layout.size), dtype=np.int64)
     held: dict[Place, list[tuple[int, bool]]] = defaultdict(list)
