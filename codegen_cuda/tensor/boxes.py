@@ -20,6 +20,7 @@ __all__ = ["emit_boxes", "plan_boxes"]
 
 _BATCH = 8
 _FEW_ELEMENTS = 2
+_MANY_GROUPS = 4
 _SKEW = 16
 _MOST_ELEMENTS = 16384
 _MOST_BYTES = 32768
@@ -75,18 +76,24 @@ class _Box:
     dst: _Side
     pitch: int
     rows: int
+    skewed: int
+    per: int
+    bytes: int
 
     @classmethod
     def of(cls, problem: TensorProblem, plan: TensorPlan) -> _Box:
         src, dst = (_side(problem, plan, side) for side in ("src", "dst"))
         pitch = round_up(src.vectors * src.vector, _SKEW)
         pitch += _SKEW if pitch % (2 * _SKEW) == 0 else 0
-        return cls(src, dst, pitch, math.prod([plan.box[k] for k in src.others]))
-
-    @property
-    def bytes(self) -> int:
-        """Shared memory of a block."""
-        return self.rows * self.pitch
+        rows = math.prod([plan.box[k] for k in src.others])
+        # Vectors of a run that crosses rows would meet in few banks: every so many rows start 16 bytes further on.
+        per = dst.vector // problem.width
+        first = dst.run[0] if dst.run else -1
+        many = first in src.others and plan.box[first] >= _MANY_GROUPS * per
+        skewed = first if many and per > 1 and problem.width > 1 else -1
+        x = plan.box[skewed] if skewed >= 0 else 1
+        size = rows // x * (-(-x // per) * (per * pitch + _SKEW) if skewed >= 0 else pitch)
+        return cls(src, dst, pitch, rows, skewed, per, size)
 
 
 def _stride(problem: TensorProblem, side: str, k: int) -> int:
@@ -180,10 +187,16 @@ def _loads(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
 def _rows(plan: TensorPlan, box: _Box) -> list[tuple[str, int, int]]:
     """Where each row of the box starts in shared memory, as terms of the other dimensions."""
     terms = []
-    rows = 1
+    step = box.pitch
+    if box.skewed >= 0:
+        k, per = box.skewed, box.per
+        group = per * box.pitch + _SKEW
+        terms = [(f"(c{k} % {per}u)", per - 1, box.pitch), (f"(c{k} / {per}u)", (plan.box[k] - 1) // per, group)]
+        step = -(-plan.box[k] // per) * group
     for k in box.src.others:
-        terms.append((f"c{k}", plan.box[k] - 1, rows * box.pitch))
-        rows *= plan.box[k]
+        if k != box.skewed:
+            terms.append((f"c{k}", plan.box[k] - 1, step))
+            step *= plan.box[k]
     return terms
 
 
