@@ -174,9 +174,10 @@ def test_wrong_requests_are_refused_in_words(change: dict[str, Any], message: st
         draw(FRAGMENT, **{"shape": (8, 16), **change})
 
 
-def test_parameters_are_refused() -> None:
-    with pytest.raises(LayoutError, match="substitute"):
-        draw(TileLayout.parse("S[8:1] + 8*s[0:2]"))
+@pytest.mark.parametrize("text", ["S[8:1] + 8*s[0:2]", "S[4:n]", "S[n:1]", "S[4:1] + R[2:n]", "S[4:1] + n@laneid"])
+def test_parameters_and_symbols_are_refused(text: str) -> None:
+    with pytest.raises(LayoutError, match="substitute numbers"):
+        draw(TileLayout.parse(text))
 
 
 def test_pictures_have_no_script_no_style_sheet_and_no_background() -> None:

@@ -37,7 +37,26 @@ FLAGS = (
     "--disable-sync",
     "--virtual-time-budget=5000",
 )
+
+
+def random_notations(count: int) -> list[str]:
+    """Layouts with every feature that the page knows, plain and swizzled."""
+    rng, found = random.Random(11), []
+    for number in range(count):
+        swizzled = number % 3 == 0
+        axes = ("m",) if swizzled else ("m", "laneid", "warpid", "TLane", "tx")
+        low = 0 if swizzled else -40
+        shard = [(rng.randint(1, 6), rng.randint(low, 70), rng.choice(axes)) for _ in range(rng.randint(0, 4))]
+        replica = [(rng.randint(1, 3), rng.randint(low, 9), rng.choice(axes)) for _ in range(rng.randint(0, 2))]
+        offset = {axis: rng.randint(low, 99) for axis in axes if rng.random() < 0.4}
+        layout = TileLayout.from_iters(shard=shard, replica=replica, offset=offset)
+        bits, shift = rng.randint(0, 3), rng.choice((-4, -3, 3, 4))
+        found.append(f"Sw<{bits},{rng.randint(0, 3)},{shift}> o {layout}" if swizzled else str(layout))
+    return found
+
+
 NOTATIONS = (
+    *random_notations(60),
     "S[()]",
     "S[4,8]",
     "S[(4,8):(1,4)]",
@@ -217,8 +236,9 @@ def test_the_page_is_one_file_that_asks_nothing_of_the_network() -> None:
 
 
 def test_what_the_page_does_not_know_is_refused() -> None:
-    with pytest.raises(LayoutError, match="substitute numbers"):
-        explore_page(TileLayout.parse("S[8:1] + 8*s[0:2]"))
+    for text in ("S[8:1] + 8*s[0:2]", "S[4:n]"):
+        with pytest.raises(LayoutError, match="substitute numbers"):
+            explore_page(TileLayout.parse(text))
     with pytest.raises(LayoutError):
         explore_page(TileLayout.parse("S[4,8]"), (5, 5))
     with pytest.raises(LayoutError, match="whole bytes"):

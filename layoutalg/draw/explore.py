@@ -13,6 +13,7 @@ from typing import Any
 
 from layoutalg.axis import Axis
 from layoutalg.draw.grid import PALETTE
+from layoutalg.draw.places import check_numbers
 from layoutalg.errors import LayoutError
 from layoutalg.hardware.dtypes import DTYPES
 from layoutalg.hardware.dtypes import dtype as dtype_of
@@ -40,8 +41,7 @@ def explore_page(
     >>> "S[(4,8):(8,1)]" in explore_page(TileLayout.parse("S[4,8]"), (4, 8), dtype="f16")
     True
     """
-    if layout.params or type(layout.size) is not int:
-        raise LayoutError(f"{layout} has parameters or symbols, which the page does not know; substitute numbers")
+    check_numbers(layout)
     if shape is not None:
         layout.apply(*(0 for _ in shape), shape=tuple(shape))
     known = {name: one.bits for name, one in DTYPES.items() if one.bits % 8 == 0}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from layoutalg.axis import Axis
 from layoutalg.draw.grid import Cell, Grid, Picture, beside, ramp, render, shade
-from layoutalg.draw.places import block_of, coordinate, places_grid, replica_of
+from layoutalg.draw.places import MOST_PLACES, block_of, check_numbers, coordinate, places_grid, replica_of
 from layoutalg.errors import LayoutError, RangeError
 from layoutalg.hardware.dtypes import dtype as dtype_of
 from layoutalg.swizzled import SwizzledLayout
@@ -72,15 +72,14 @@ def draw(
 
     Raises:
         LayoutError: an unknown view or colouring, or a layout with parameters.
-        RangeError: places of more than 2^22 elements (their logical picture still works).
+        RangeError: a picture of more than 2^18 places (their logical picture still works).
 
     >>> draw(TileLayout.parse("S[4,8]"), view="places", width=16).svg.count("<rect")
     32
     """
     if view not in _VIEWS:
         raise LayoutError(f"a layout is drawn as {', '.join(_VIEWS)}, not as {view!r}")
-    if layout.params or type(layout.size) is not int:
-        raise LayoutError(f"{layout} has parameters or symbols; substitute numbers to draw it")
+    check_numbers(layout)
     if limit < 1 or width < 0:
         raise RangeError(f"a picture needs a limit of at least one cell and no negative width, not {limit} and {width}")
     extents = _extents(layout, shape)
@@ -92,7 +91,7 @@ def draw(
         return beside(first, second)
     if view == "logical":
         return render(_logical(layout, extents, by=by, dtype=dtype, limit=limit, title=heading))
-    if layout.size > _LARGEST_TABLE:
+    if layout.size > MOST_PLACES:
         raise RangeError(f"{layout.size} elements are too many for a picture of places; slice the layout first")
     table = layout.table(extents)
     fills = _fills(layout, by or "row", table, extents, dtype)

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from layoutalg.axis import Axis
 from layoutalg.draw.grid import Cell, Grid
-from layoutalg.errors import RangeError
+from layoutalg.errors import LayoutError, RangeError
 from layoutalg.swizzled import SwizzledLayout
+from layoutalg.tile import TileLayout
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from layoutalg.tile import TileLayout
-
-__all__ = ["block_of", "coordinate", "places_grid", "replica_of"]
+__all__ = ["block_of", "check_numbers", "coordinate", "places_grid", "replica_of"]
 
 _ACROSS: Final = ("m", "TCol", "F")
-MOST_PLACES: Final = 1 << 22
+MOST_PLACES: Final = 1 << 18
 _NAMED: Final = 4
 Place: TypeAlias = tuple[tuple[int, ...], int]
 
@@ -49,7 +48,7 @@ def places_grid(
         title: text above.
 
     Raises:
-        RangeError: more than 2^22 places, replicas included.
+        RangeError: more than 2^18 places, replicas included.
     """
     names = [axis.name for axis in layout.axes]
     down, across = _sides(names)
@@ -73,6 +72,20 @@ def places_grid(
         notes.append(f"each cell is {high} x {wide} places: first and last element in them, and how many")
     labels = tuple(" ".join(map(str, rows[at])) for at in range(0, len(rows), high))
     return Grid(title, labels, tuple(str(columns[at]) for at in range(0, len(columns), wide)), cells, tuple(notes))
+
+
+def check_numbers(layout: TileLayout | SwizzledLayout) -> None:
+    """Refuse layouts that have no numbers to show.
+
+    Raises:
+        LayoutError: a parameter or a symbol.
+
+    >>> check_numbers(TileLayout.parse("S[8:1]"))
+    """
+    tile = layout.inner if isinstance(layout, SwizzledLayout) else layout
+    numbers = [value for it in (*tile.shard, *tile.replica) for value in (it.extent, it.stride)]
+    if any(type(value) is not int for value in (*numbers, *tile.offset.values())):
+        raise LayoutError(f"{layout} has parameters or symbols; substitute numbers to draw it")
 
 
 def replica_of(layout: TileLayout | SwizzledLayout) -> Any:
