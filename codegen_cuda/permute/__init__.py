@@ -20,13 +20,22 @@ from codegen_cuda.permute.plan import Candidate, Plan
 from codegen_cuda.permute.problem import Layout, Operand, Problem, pose
 from codegen_cuda.permute.rotation import plan_rotation
 from codegen_cuda.permute.table import plan_table
+from codegen_cuda.permute.vector import plan_vector
+from codegen_cuda.permute.words import plan_words
 from codegen_cuda.permute.xor import plan_xor
 
 __all__ = ["FORMS", "Operand", "permute_layout", "why_not"]
 
 #: The forms a plan can take, in the order of preference at equal cost.
 FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
-    {"xor": plan_xor, "rotation": plan_rotation, "gf2": plan_gf2, "table": plan_table}
+    {
+        "xor": plan_xor,
+        "rotation": plan_rotation,
+        "gf2": plan_gf2,
+        "table": plan_table,
+        "vector": plan_vector,
+        "words": plan_words,
+    }
 )
 
 

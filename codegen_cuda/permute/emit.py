@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
+from codegen_cuda.permute.blocks import block_body
 from codegen_cuda.permute.bodies import Body, slot_body
+from codegen_cuda.permute.linear import linear_sides
+from codegen_cuda.permute.packing import pack_problem, wide_plan
 from codegen_cuda.permute.plan import LANES, Phase, Plan
 from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.task import Task, task_of
 from layoutalg.claim import BankPromise, Buffer, Claim
 
 __all__ = ["ALIGN", "claim_of", "emit_permute", "kernel_name"]
@@ -64,9 +69,41 @@ def _promise(phase: str, cost: Phase) -> BankPromise:
 
 def emit_permute(problem: Problem, plan: Plan, name: str) -> str:
     """Return the CUDA source: comment block, tables, device function ``NAME_device``, harness kernel ``NAME``."""
-    body = slot_body(problem, plan, name)
+    body = body_of(problem, plan, name)
     parts = [_header(problem, plan), *(line + "\n" for line in body.declarations)]
     return "\n".join([*parts, _device(problem, body, name), _LAUNCH_SHAPE, _harness(problem, name)])
+
+
+def body_of(problem: Problem, plan: Plan, name: str) -> Body:
+    """Return the code that is the plan's own."""
+    if plan.form not in ("vector", "words"):
+        return slot_body(problem, plan, name)
+    task = task_of(problem)
+    if "pack" in plan.details:
+        return packed_body(problem, plan, task, name)
+    sides = linear_sides(task)
+    assert sides is not None
+    return block_body(problem, plan, task, sides)
+
+
+def packed_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
+    """Return the code of a plan on wider elements, with pointers to them."""
+    packed = pack_problem(problem, task, plan.details["pack"])
+    assert packed is not None
+    wide = wide_plan(packed[0])
+    assert wide is not None
+    body = slot_body(packed[0], wide, name)
+    kind = packed[0].dtype.c_type
+    pointers = (
+        f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
+        f"{kind}* out = reinterpret_cast<{kind}*>(dst);",
+    )
+    return replace(
+        body,
+        setup=(*pointers, *body.setup),
+        reads=tuple(line.replace(" src[", " in[") for line in body.reads),
+        writes=tuple(re.sub(r"\bdst\[", "out[", line) for line in body.writes),
+    )
 
 
 def _header(problem: Problem, plan: Plan) -> str:

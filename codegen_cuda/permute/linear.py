@@ -24,7 +24,7 @@ from layoutalg.subspaces import Span, complement, rank
 __all__ = ["Blocks", "LinearSide", "apply", "choose_blocks", "images", "linear_sides"]
 
 _LANE_BITS = 5
-_NODES = 4000
+_NODES = 64
 
 
 def apply(columns: Sequence[int], vector: int) -> int:
@@ -168,9 +168,12 @@ def _complement_in(space: Sequence[int], part: Sequence[int]) -> list[int]:
 
 
 def choose_blocks(
-    task: Task, sides: tuple[LinearSide, LinearSide], read: int, write: int, *, warps: int = 1, still: bool = False
+    task: Task, sides: tuple[LinearSide, LinearSide], read: int, write: int, *, warps: int = 1
 ) -> Blocks | None:
     """Choose lanes and registers for accesses of the given widths, or None where these widths do not fit.
+
+    Which register of an access holds an element must not depend on the lane, since registers have no addresses; where
+    in a register may, since bytes are moved by selectors, but better does not.
 
     Args:
         task: what to move.
@@ -178,7 +181,6 @@ def choose_blocks(
         read: bytes of a lane's read, a multiple of the element's width up to 16.
         write: bytes of a lane's write.
         warps: a power of two; how many warps share the work.
-        still: whether an element must have the same position inside its access in all lanes.
     """
     source, destination = sides
     bits, width = task.size.bit_length() - 1, task.width
@@ -189,9 +191,11 @@ def choose_blocks(
         return None
     inner = tuple(Span((*inside[0], *inside[1])).basis)
     count = min(_LANE_BITS, bits - len(inner))
-    folds = [_Fold(source.banks(read), read, bits, count), _Fold(destination.banks(write), write, bits, count)]
-    low = _kernel([a % read | (b % write) << 8 for a, b in zip(source.columns, destination.columns, strict=True)])
-    lanes = _Choice(bits, folds, inner, count, low, still).run()
+    spaces = [_still(sides, read, write, part) for part in (1, 4)]
+    folds = [
+        _Fold(linear.banks(size), size, count, spaces[1]) for linear, size in ((source, read), (destination, write))
+    ]
+    lanes = _Choice(folds, inner, count, spaces).run()
     if lanes is None:
         return None
     rest = _registers(bits, lanes, inner)
@@ -199,6 +203,12 @@ def choose_blocks(
     if share > len(rest):
         return None
     return Blocks(read, write, lanes, rest[:share], inner, rest[share:], *inside)
+
+
+def _still(sides: tuple[LinearSide, LinearSide], read: int, write: int, part: int) -> tuple[int, ...]:
+    """Return a basis of the vectors that move no element to another part, of so many bytes, of an access."""
+    pairs = zip(sides[0].columns, sides[1].columns, strict=True)
+    return _kernel([a % read // part | (b % write // part) << 8 for a, b in pairs])
 
 
 def _fits(task: Task, side: str, linear: LinearSide, size: int) -> bool:
@@ -221,64 +231,77 @@ class _Fold:
     depth: int
     target: int
 
-    def __init__(self, columns: tuple[int, ...], width: int, bits: int, count: int) -> None:
+    def __init__(self, columns: tuple[int, ...], width: int, count: int, space: Sequence[int]) -> None:
         self.columns = columns
         self.depth = min(group_lanes(width).bit_length() - 1, count)
-        self.target = min(rank(columns), self.depth)
-        assert len(columns) == bits
+        self.target = min(rank([apply(columns, v) for v in space]), self.depth)
 
 
 class _Choice:
-    """Depth-first choice of lane vectors; a side with as much rank left as vectors to choose must always gain."""
+    """Depth-first choice of lane vectors; a side with as much rank left as vectors to choose must always gain.
+
+    Where that finds nothing in a few steps, sides gain when they can and nothing is required.
+    """
 
     def __init__(
-        self, bits: int, folds: Sequence[_Fold], inner: Sequence[int], count: int, low: Sequence[int], still: bool
+        self, folds: Sequence[_Fold], inner: Sequence[int], count: int, spaces: Sequence[Sequence[int]]
     ) -> None:
-        self.bits, self.folds, self.count, self.nodes = bits, folds, count, 0
-        self.inner = inner
-        self.vectors = list(dict.fromkeys(_sums(low) if still else (*_sums(low), *_sums(_bits(bits)))))
+        self.folds, self.inner, self.count = folds, inner, count
+        vectors = dict.fromkeys(vector for basis in spaces for vector in _sums(basis))
+        self.vectors = [(v, tuple(apply(fold.columns, v) for fold in folds)) for v in vectors]
+        self.nodes = 0
+        self.strict = True
 
     def run(self) -> tuple[int, ...] | None:
-        """Return the lane vectors, or None where the search finds none."""
-        return self._extend((), Span(self.inner), [Span() for _ in self.folds])
+        """Return the lane vectors, or None where there are not enough that keep elements in their registers."""
+        for self.strict in (True, False):
+            self.nodes = 0
+            found = self._extend((), Span(self.inner), [Span() for _ in self.folds])
+            if found is not None:
+                return found
+        return None
 
     def _extend(self, chosen: tuple[int, ...], taken: Span, spans: list[Span]) -> tuple[int, ...] | None:
         if len(chosen) == self.count:
             return chosen
-        for vector in self._ranked(len(chosen), taken, spans):
+        for vector, images in self._ranked(len(chosen), taken, spans):
             self.nodes += 1
             if self.nodes > _NODES:
                 return None
             grown = taken.copy()
             grown.add(vector)
             wider = [span.copy() for span in spans]
-            for span, fold in zip(wider, self.folds, strict=True):
+            for span, fold, image in zip(wider, self.folds, images, strict=True):
                 if len(chosen) < fold.depth:
-                    span.add(apply(fold.columns, vector))
+                    span.add(image)
             found = self._extend((*chosen, vector), grown, wider)
             if found is not None:
                 return found
         return None
 
-    def _ranked(self, at: int, taken: Span, spans: list[Span]) -> Iterator[int]:
+    def _ranked(self, at: int, taken: Span, spans: list[Span]) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield vectors that may come next: first those with which every side that still lacks rank gains."""
-        open_ = [(f, s) for f, s in zip(self.folds, spans, strict=True) if at < f.depth]
-        lacking = [(f, s) for f, s in open_ if len(s.basis) < f.target]
-        must = [f.target - len(s.basis) == f.depth - at for f, s in lacking]
-        later: list[int] = []
-        for vector in self.vectors:
+        lacking = [
+            (k, span)
+            for k, (fold, span) in enumerate(zip(self.folds, spans, strict=True))
+            if at < fold.depth and len(span.basis) < fold.target
+        ]
+        must = {
+            k
+            for k, span in lacking
+            if self.strict and self.folds[k].target - len(span.basis) == self.folds[k].depth - at
+        }
+        later: list[tuple[int, int, tuple[int, ...]]] = []
+        for vector, images in self.vectors:
             if taken.reduce(vector) == 0:
                 continue
-            gains = [s.reduce(apply(f.columns, vector)) != 0 for f, s in lacking]
-            if all(gains):
-                yield vector
-            elif all(gain or not need for gain, need in zip(gains, must, strict=True)):
-                later.append(vector)
-        yield from later
-
-
-def _bits(bits: int) -> list[int]:
-    return [1 << bit for bit in range(bits)]
+            lost = [k for k, span in lacking if span.reduce(images[k]) == 0]
+            if not lost:
+                yield vector, images
+            elif not must.intersection(lost):
+                later.append((len(lost), vector, images))
+        for _, vector, images in sorted(later, key=lambda item: item[0]):
+            yield vector, images
 
 
 def _sums(basis: Sequence[int]) -> list[int]:

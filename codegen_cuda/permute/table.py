@@ -95,7 +95,7 @@ class _Graph:
         if a == b == fewest or self.size > _PATIENCE:
             return [(min(max(a, b), most), False)] if max(a, b) <= most else [(fewest, True), (fewest, False)]
         low, high = min(a, b, most), min(max(a, b), most)
-        peeled = sorted({fewest, low, (fewest + low) // 2})
+        peeled = sorted({fewest, low, (fewest + low) // 2, low + (high - low) // 4, (low + high) // 2})
 
         def certain(k: int) -> tuple[int, int]:
             return k * -(-a // k) + k * -(-b // k), k

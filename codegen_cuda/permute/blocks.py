@@ -1,0 +1,303 @@
+"""Plans and code for linear pairs whose lanes move several elements at once (forms ``vector`` and ``words``).
+
+The read phase fills registers with accesses, the write phase empties them; in between, at 1 and 2 bytes, ``prmt``
+gathers the bytes of each word that is written.  Since everything is linear, the registers that feed a word are the same
+in all lanes, and a lane's selector is a constant with some of its bits flipped by a linear function of the lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_cuda.permute.bodies import Body, linear_text, offset_text, stage_shift
+from codegen_cuda.permute.gf2 import operations, split_address
+from codegen_cuda.permute.linear import Blocks, LinearSide, apply, choose_blocks, images
+from codegen_cuda.permute.plan import LANES, Plan, list_plan
+from codegen_cuda.permute.problem import Layout, Problem
+from codegen_cuda.permute.selectors import Selectors
+from codegen_cuda.permute.task import Ints, Task, group_lanes
+from layoutalg.subspaces import Span, rank
+
+__all__ = ["block_body", "carrier", "plan_blocks"]
+
+#: C type that moves so many bytes.
+_CARRIERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
+
+
+def carrier(width: int) -> str:
+    """Return the C type that moves so many bytes.
+
+    >>> carrier(16)
+    'uint4'
+    """
+    return _CARRIERS[width]
+
+
+def plan_blocks(
+    form: str,
+    problem: Problem,
+    task: Task,
+    sides: tuple[LinearSide, LinearSide],
+    widths: Iterable[tuple[int, int]],
+) -> Plan | None:
+    """Return the cheapest plan with one of the given widths in bytes of reads and writes, or None where none fits."""
+    best: tuple[tuple[int, int], Blocks] | None = None
+    bits, limit = task.size.bit_length() - 1, problem.max_registers
+    hopes = sorted((_hope(bits, sides, task.width, pair), pair) for pair in widths)
+    for hope, (read, write) in hopes:
+        if best is not None and hope >= best[0]:
+            break
+        blocks = choose_blocks(task, sides, read, write, warps=problem.warps)
+        if blocks is None or _registers(blocks) > limit:
+            continue
+        cost = _cost(blocks, sides)
+        if best is None or cost < best[0]:
+            best = cost, blocks
+    return None if best is None else _plan(form, problem, task, sides, best[1])
+
+
+def _hope(bits: int, sides: tuple[LinearSide, LinearSide], width: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """Return wavefronts and instructions if all goes as well as the dimensions allow."""
+    inner = rank((*sides[0].inside(pair[0]), *sides[1].inside(pair[1])))
+    lanes = max(0, min(5, bits - inner))
+    wavefronts = instructions = 0
+    for linear, size in zip(sides, pair, strict=True):
+        count = max(1, (1 << (bits - lanes)) * width // size)
+        depth = min(group_lanes(size).bit_length() - 1, lanes)
+        worst = 1 << (depth - min(depth, rank(linear.banks(size))))
+        wavefronts += count * (1 << (lanes - depth)) * worst
+        instructions += count
+    return wavefronts, instructions
+
+
+def _cost(blocks: Blocks, sides: tuple[LinearSide, LinearSide]) -> tuple[int, int]:
+    """Return wavefronts and instructions of chosen lanes."""
+    wavefronts = instructions = 0
+    for side, linear, size in zip(_SIDES, sides, (blocks.read, blocks.write), strict=True):
+        count = 1 << len(blocks.rows(side))
+        depth = min(group_lanes(size).bit_length() - 1, len(blocks.lanes))
+        reach = rank([apply(linear.banks(size), v) for v in blocks.lanes[:depth]])
+        wavefronts += count * (1 << (len(blocks.lanes) - depth)) << (depth - reach)
+        instructions += count
+    return wavefronts, instructions
+
+
+def _registers(blocks: Blocks) -> int:
+    reads = 1 << (len(blocks.rows("source")) - len(blocks.warps))
+    return reads * max(1, blocks.read // 4)
+
+
+def _plan(form: str, problem: Problem, task: Task, sides: tuple[LinearSide, LinearSide], blocks: Blocks) -> Plan:
+    reads, writes = (blocks.elements(side, linear, task.width) for side, linear in zip(_SIDES, sides, strict=True))
+    work = operations(blocks, sides) + (len(_Network(blocks, sides, task.width).steps) if task.width < 4 else 0)
+    details = {
+        "read_bytes": blocks.read,
+        "write_bytes": blocks.write,
+        "lanes": blocks.lanes,
+        "slots": (*blocks.warps, *blocks.inner, *blocks.outer),
+    }
+    moves = [(blocks.read, reads)], [(blocks.write, writes)]
+    return list_plan(form, *moves, problem, details, task=task, operations=work, registers=_registers(blocks))
+
+
+_SIDES = ("source", "destination")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One word made of bytes of one or two other words.
+
+    Args:
+        name: of the new word.
+        inputs: names of one or two words.
+        selectors: per lane, four nibbles, the lowest for byte 0; values from 4 on mean the second input.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    selectors: tuple[int, ...]
+
+
+class _Network:
+    """How the words that are written come from the words that were read, for one warp.
+
+    A word is 4 bytes of a register, or fewer where an access is narrower.  Elements are named by their register vector
+    rho: lane l holds element ``L(l) ^ rho``.
+    """
+
+    def __init__(self, blocks: Blocks, sides: tuple[LinearSide, LinearSide], width: int) -> None:
+        self.blocks, self.sides, self.width = blocks, sides, width
+        self.lanes = images(blocks.lanes)
+        self.lane_part = [images([apply(linear.columns, v) for v in blocks.lanes]) for linear in sides]
+        # Bases of what moves only inside one word.
+        self.inside = sides[0].inside(min(blocks.read, 4)), sides[1].inside(min(blocks.write, 4))
+        self.steps: list[_Step] = []
+        self.words: dict[tuple[int, int], str] = {}
+        warps = 1 << len(blocks.warps)
+        rows = [images(blocks.rows(side))[::warps] for side in _SIDES]
+        inside = [images(blocks.source_inside), images(blocks.destination_inside)]
+        #: rho -> (name of the word that was read, byte position per lane)
+        self.read: dict[int, tuple[str, Ints]] = {}
+        for number, row in enumerate(rows[0]):
+            for s in inside[0]:
+                rho = int(row ^ s)
+                self.read[rho] = self._locate(0, rho, number)
+        self.made: dict[tuple[int, ...], tuple[str, dict[int, Ints]]] = {}
+        if width >= 4:
+            self._rename(rows[1], inside[1])
+            return
+        for number, row in enumerate(rows[1]):
+            by_word: dict[int, list[int]] = {}
+            for d in inside[1]:
+                rho = int(row ^ d)
+                word = int(self._address(1, rho)[0] % blocks.write // 4)
+                by_word.setdefault(word, []).append(rho)
+            for word, members in sorted(by_word.items()):
+                self.words[number, word] = self._word(tuple(sorted(members)), number, word)
+
+    def _rename(self, rows: Ints, inside: Ints) -> None:
+        """Elements of whole words only change their names."""
+        for number, row in enumerate(rows):
+            for d in inside:
+                rho = int(row ^ d)
+                name, _, field = self.read[rho][0].partition(".")
+                first = int(self._address(1, rho)[0] % self.blocks.write // 4)
+                for k in range(self.width // 4):
+                    part = f".{'xyzw'['xyzw'.index(field) + k]}" if field else ""
+                    self.words[number, first + k] = name + part
+
+    def _address(self, side: int, rho: int) -> Ints:
+        linear = self.sides[side]
+        place: Ints = self.lane_part[side] ^ apply(linear.columns, rho) ^ linear.constant
+        return place
+
+    def _locate(self, side: int, rho: int, number: int) -> tuple[str, Ints]:
+        """Name the word that an element is read into, and its byte in every lane."""
+        address = self._address(side, rho) % self.blocks.read
+        word = int(address[0] // 4)
+        name = f"r{number}" + (f".{'xyzw'[word]}" if self.blocks.read > 4 else "")
+        return name, address % 4
+
+    def _word(self, members: tuple[int, ...], number: int, word: int) -> str:
+        """Make one word that is written; return its name."""
+        target = {rho: self._address(1, rho) % self.blocks.write % 4 for rho in members}
+        sources = sorted({self.read[rho][0] for rho in members})
+        if len(sources) <= 2:
+            return self._step(
+                f"w{number}_{word}", tuple(sources), {rho: (self.read[rho], target[rho]) for rho in members}
+            )
+        halves = self._halves(members)
+        parts = [self._gather(half) for half in halves]
+        origin = {rho: (name, place[rho]) for name, place in parts for rho in place}
+        names = tuple(dict.fromkeys(name for name, _ in parts))
+        return self._step(f"w{number}_{word}", names, {rho: (origin[rho], target[rho]) for rho in members})
+
+    def _halves(self, members: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Split a word's elements so that each half comes from two of the words read."""
+        source, destination = self.inside
+        second = _quotient_basis(destination, source)[-1]
+        half = Span((*(v for v in destination if v != second), *source))
+        first = members[0]
+        mine = tuple(rho for rho in members if half.reduce(rho ^ first) == 0)
+        return [mine, tuple(rho for rho in members if rho not in mine)]
+
+    def _gather(self, half: tuple[int, ...]) -> tuple[str, dict[int, Ints]]:
+        """Make (or find) an intermediate word with these elements and as many of their companions as fit."""
+        # Companions differ by the last vector of S that D does not have.
+        span = _quotient_basis(*self.inside)[-1:] if self.width == 1 else []
+        members = sorted({rho ^ int(v) for rho in half for v in images(span)})
+        chosen = tuple(members[: 4 // self.width])
+        if not set(half) <= set(chosen):
+            chosen = half
+        if chosen not in self.made:
+            place = {rho: np.full(LANES, self.width * k) for k, rho in enumerate(chosen)}
+            sources = tuple(sorted({self.read[rho][0] for rho in chosen}))
+            name = self._step(
+                f"m{len(self.made)}",
+                sources,
+                {rho: (self.read[rho], place[rho][: len(self.lanes)]) for rho in chosen},
+            )
+            self.made[chosen] = name, place
+        return self.made[chosen]
+
+    def _step(self, name: str, inputs: tuple[str, ...], moves: dict[int, tuple[tuple[str, Ints], Ints]]) -> str:
+        """Record how one word is put together; a word that is already right needs no step."""
+        selectors = np.zeros(len(self.lanes), dtype=np.int64)
+        for (source, place), target in moves.values():
+            start = 4 * inputs.index(source)
+            for byte in range(self.width):
+                selectors |= (start + place[: len(self.lanes)] + byte) << 4 * (target[: len(self.lanes)] + byte)
+        if len(inputs) == 1 and (selectors == sum(k << 4 * k for k in range(len(moves) * self.width))).all():
+            return inputs[0]
+        self.steps.append(_Step(name, inputs, tuple(selectors.tolist())))
+        return name
+
+
+def _quotient_basis(space: tuple[int, ...], part: tuple[int, ...]) -> list[int]:
+    span = Span(part)
+    return [vector for vector in space if span.add(vector)]
+
+
+def block_body(problem: Problem, plan: Plan, task: Task, sides: tuple[LinearSide, LinearSide]) -> Body:
+    """Return the code of a plan of :func:`plan_blocks`."""
+    read, write = plan.details["read_bytes"], plan.details["write_bytes"]
+    blocks = choose_blocks(task, sides, read, write, warps=problem.warps)
+    assert blocks is not None
+    network = _Network(blocks, sides, task.width)
+    guard = f"if (lane < {1 << len(blocks.lanes)}) " if len(blocks.lanes) < 5 else ""
+    selectors = Selectors(len(blocks.lanes))
+    setup, texts = [], []
+    for side, variable, linear, layout, pointer, kind in zip(
+        _SIDES,
+        ("from", "to"),
+        sides,
+        (problem.source, problem.destination),
+        ("const {0}* in = reinterpret_cast<const {0}*>(src);", "{0}* out = reinterpret_cast<{0}*>(dst);"),
+        (carrier(read), carrier(write)),
+        strict=True,
+    ):
+        size = read if side == "source" else write
+        setup.append(pointer.format(kind))
+        setup.append(f"const int {variable} = {_lane_text(blocks, linear, size)};")
+        texts.append(_offsets(blocks, linear, side, layout, problem, size, variable))
+    # Idle lanes take part in the sorting of bytes, so their registers hold something.
+    start = " = {}" if guard else ""
+    setup.append(f"{carrier(read)} {', '.join(f'r{i}{start}' for i in range(len(texts[0])))};")
+    reads = [f"{guard}r{i} = in[{text}];" for i, text in enumerate(texts[0])]
+    steps = [
+        f"const unsigned {s.name} = __byte_perm({s.inputs[0]}, {s.inputs[-1]}, {selectors.text(s.selectors)});"
+        for s in network.steps
+    ]
+    writes = [
+        f"{guard}out[{text}] = {_value(read, write, [network.words[j, q] for q in range(max(1, write // 4))])};"
+        for j, text in enumerate(texts[1])
+    ]
+    return Body(setup=(*setup,), reads=tuple(reads), between=(*selectors.setup(), *steps), writes=tuple(writes))
+
+
+def _value(read: int, width: int, words: list[str]) -> str:
+    """Spell what is written from its words; whole registers as they are."""
+    if width <= 4:
+        return words[0] if width == 4 else f"({carrier(width)})({words[0]})"
+    whole = {word.split(".")[0] for word in words}
+    if read == width and len(whole) == 1 and [w.partition(".")[2] for w in words] == list("xyzw"[: len(words)]):
+        return whole.pop()
+    return f"{carrier(width)}{{{', '.join(words)}}}"
+
+
+def _lane_text(blocks: Blocks, linear: LinearSide, size: int) -> str:
+    lane, warp = ([apply(linear.columns, v) // size for v in vectors] for vectors in (blocks.lanes, blocks.warps))
+    return linear_text([("lane", lane), ("warp", warp)])
+
+
+def _offsets(
+    blocks: Blocks, linear: LinearSide, side: str, layout: Layout, problem: Problem, size: int, variable: str
+) -> list[str]:
+    """Spell the index of every instruction in units of its width."""
+    move = stage_shift(layout, problem)
+    scaled = move * problem.width // size + linear.origin // size
+    parts = split_address(blocks, linear, side)[1]
+    return [offset_text(variable, x // size, scaled + immediate // size) for x, immediate in parts]
