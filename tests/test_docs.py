@@ -123,3 +123,10 @@ def test_the_site_builds_without_a_warning_and_fences_examples(tmp_path: Path) -
     assert "<blockquote>" not in page
     fonts = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "fonts.googleapis" not in fonts
+
+
+def test_generated_pages_join_the_navigation_where_they_exist(tmp_path: Path) -> None:
+    hooks = load(DOCS / "hooks.py")
+    (tmp_path / "THEOREMS.md").write_text("# Theorems\n")
+    config = {"docs_dir": str(tmp_path), "nav": [{"Home": "index.md"}]}
+    assert hooks.on_config(config)["nav"] == [{"Home": "index.md"}, {"Theorems": "THEOREMS.md"}]

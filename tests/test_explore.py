@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,8 @@ def test_what_the_page_does_not_know_is_refused() -> None:
         explore_page(TileLayout.parse("S[4,8]"), (5, 5))
     with pytest.raises(LayoutError, match="whole bytes"):
         explore_page(TileLayout.parse("S[4,8]"), dtype="float4_e2m1fn")
+
+
+def test_the_page_ships_with_the_package() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())
+    assert "draw/*.html" in project["tool"]["setuptools"]["package-data"]["layoutalg"]
