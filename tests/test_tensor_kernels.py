@@ -109,6 +109,15 @@ def test_blocks_may_own_pieces_of_any_edge(edge, width):
     assert wrong_when_dense(kernel_of(problem, plan_tiles(problem, tile)), shape, perm) == 0
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_strides_without_any_run_are_served(width):
+    shape, read, written = (5, 3, 7), (70, 23, 3), (3, 2 * 25, 2 * 90)
+    kernel = permute_tensor(
+        shape, src=strided_layout(shape, read), dst=strided_layout(shape, written), dtype=DTYPES[width]
+    )
+    assert wrong(kernel, shape, read, (0, 1, 2), written) == 0
+
+
 def test_a_broadcast_source_repeats_its_elements():
     source, destination = strided_layout((6, 40), (0, 1)), strided_layout((6, 40), (1, 6))
     kernel = permute_tensor((6, 40), src=source, dst=destination, dtype="u16")

@@ -111,7 +111,7 @@ def _side(problem: TensorProblem, plan: TensorPlan, side: str) -> _Side:
             run.append(k)
             length *= box[k]
     others = tuple(k for k in range(len(box)) if k not in run and box[k] > 1)
-    vector = min(problem.src_align if side == "src" else problem.dst_align, 16)
+    vector = min(problem.src_align if side == "src" else problem.dst_align, 16) if run else width
     steps = [_stride(problem, side, k) * box[k] for k in range(len(box)) if plan.counts[k] > 1]
     steps += [_stride(problem, side, k) for k in others]
     aligned = divisor_bytes(*steps, limit=vector) == vector
