@@ -175,6 +175,7 @@ def copy_claim(count: int = 32, align: int = 16, *, grid: int = 1) -> Claim:
     return Claim("k", "uint32", (grid, 1, 1), (32, 1, 1), 0, buffers, (Move("a", side, "b", side),), "untouched")
 
 
+LARGE = copy_claim(32 * 512, grid=512)  # too many threads to follow one by one
 STORE = "st.global.u32 [%rd5], %r6;"
 COPY = "ld.global.u32 %r6, [%rd4];" + STORE
 WRONG = {
@@ -242,15 +243,21 @@ def test_races_are_refuted_by_both_with_two_threads():
     body += "st.shared.u32 [%r21], %r6; ld.shared.u32 %r7, [%r21+4];\nst.global.u32 [%rd5], %r6;"
     executed = the_refuted(check_executed(parse(module(body)), copy_claim())).counterexample
     assert executed["finding"] in ("race", "uninitialised-memory")
-    symbolic = the_refuted(check_symbolically(parse(module(body)), copy_claim())).counterexample
-    assert symbolic["tid.x"] != symbolic["other.tid.x"]
-    assert "line" in symbolic["first"]
+    enumerated = the_refuted(check_symbolically(parse(module(body)), copy_claim())).counterexample
+    assert "by thread 1 of block 0" in enumerated["first"]
+    assert "by thread 0 of block 0" in enumerated["second"]
+    solved = the_refuted(check_symbolically(parse(module(body)), LARGE)).counterexample
+    assert solved["tid.x"] != solved["other.tid.x"]
+    assert "line" in solved["first"]
 
 
-def test_two_blocks_that_write_one_place_are_refuted_by_the_solver():
+def test_two_blocks_that_write_one_place_are_refuted_by_enumeration_and_by_the_solver():
     body = "mul.wide.u32 %rd6, %r1, 4; add.s64 %rd7, %rd2, %rd6; ld.global.u32 %r6, [%rd4]; st.global.u32 [%rd7], %r6;"
-    found = the_refuted(check_symbolically(parse(module(body)), copy_claim(64, grid=2))).counterexample
-    assert found["ctaid.x"] != found["other.ctaid.x"]
+    enumerated = the_refuted(check_symbolically(parse(module(body)), copy_claim(64, grid=2))).counterexample
+    assert (enumerated["where"], "of block 1" in enumerated["second"]) == ("b, byte 0", True)
+    solved = the_refuted(check_symbolically(parse(module(body)), LARGE)).counterexample
+    assert solved["ctaid.x"] != solved["other.ctaid.x"]
+    assert verdicts(check_symbolically(parse(module(COPY)), LARGE)) == ["Proved"] * 3
 
 
 def test_a_table_lookup_is_followed():
@@ -371,3 +378,18 @@ def test_half_words_in_tensor_memory_are_followed():
     assert verdicts(check_executed(parse(module(packed)), claim)) == ["Proved"] * 4
     mixed = packed.replace("pack::16b.b32 {", "b32 {").replace(".un.b32 [", ".b32 [")
     assert isinstance(the_refuted(check_symbolically(parse(module(mixed)), claim)), Refuted)
+
+
+def test_two_inputs_are_told_apart():
+    side = Side("S[32:1]", (32,), "0:32")
+    buffers = tuple(Buffer(n, r, "uint32", 0, 32, 16) for n, r in (("a", "input"), ("c", "input"), ("b", "output")))
+    claim = Claim("k", "uint32", (1, 1, 1), (32, 1, 1), 0, buffers, (Move("c", side, "b", side),), "untouched")
+    text = module(STORE).replace(".param .u64 b", ".param .u64 c, .param .u64 b")
+    for pointer, sound in (("c", True), ("a", False)):
+        load = f"ld.param.u64 %rd20, [{pointer}]; add.s64 %rd21, %rd20, %rd3; ld.global.u32 %r6, [%rd21];"
+        parsed = parse(text.replace(STORE, load + STORE))
+        executed = check_executed(parsed, claim)
+        assert all(obligation.verdict.ok for obligation in executed) is sound
+        assert all(obligation.verdict.ok for obligation in check_symbolically(parsed, claim)) is sound
+        if not sound:
+            assert the_refuted(executed).counterexample["found"] == "a[0], byte 0"

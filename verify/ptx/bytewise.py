@@ -7,7 +7,7 @@ from typing import Any
 
 import z3
 
-__all__ = ["Byte", "Choice", "Moved", "Row", "bytes_and_conditions", "bytes_of"]
+__all__ = ["Byte", "Choice", "Moved", "Reader", "Row", "bytes_and_conditions", "bytes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,34 @@ def bytes_and_conditions(term: Any) -> tuple[Row, tuple[Any, ...]]:
     >>> bytes_and_conditions(x << y)[1]
     (y & 7 == 0,)
     """
-    reader = _Reader()
-    return reader.row(term), tuple(reader.conditions)
+    reader = Reader()
+    return reader.row(term), reader.conditions(term)
 
 
-class _Reader:
+class Reader:
+    """Reads terms and remembers what it has read."""
+
     def __init__(self) -> None:
         self.known: dict[int, Row] = {}
-        self.conditions: list[Any] = []
+        self._needs: dict[int, tuple[Any, ...]] = {}
+        self._kept: list[Any] = []
+        self._open: dict[int, Any] = {}
 
     def row(self, term: Any) -> Row:
         key = int(term.get_id())
         if key not in self.known:
+            self._kept.append(term)  # or its number would be used again
+            outer, self._open = self._open, {}
             self.known[key] = self.read(term)
+            self._needs[key] = tuple(self._open.values())
+            self._open = outer
+        for condition in self._needs[key]:
+            self._open[int(condition.get_id())] = condition
         return self.known[key]
+
+    def conditions(self, term: Any) -> tuple[Any, ...]:
+        """What must hold of shift amounts for the bytes of a term, once read, to be right."""
+        return self._needs[int(term.get_id())]
 
     def read(self, term: Any) -> Row:
         count = int(term.size()) // 8
@@ -128,7 +142,9 @@ class _Reader:
         if z3.is_bv_value(amount):
             bits = int(amount.as_long())
             return (None,) * len(row) if bits % 8 else _moved_by(row, bits // 8, left=left)
-        self.conditions.append(amount & 7 == 0)
+        whole = amount & 7 == 0
+        self._kept.append(whole)
+        self._open[int(whole.get_id())] = whole
         result: Row = (0,) * len(row)
         for places in range(len(row)):
             moved = _moved_by(row, places, left=left)

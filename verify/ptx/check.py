@@ -103,6 +103,11 @@ class _Runs:
         self.wrong: dict[str, Any] | None = None
         self.phases: tuple[Phase, ...] = ()
         self.sampled = False
+        self.starts: dict[str, int] = {}
+        """Number of the first byte of each input: no two bytes of all inputs have the same number."""
+        for p in self.pointers():
+            if p.role == "input":
+                self.starts[p.name] = self._input_size()
 
     # --- settings ---------------------------------------------------------------------------------------------
 
@@ -153,10 +158,8 @@ class _Runs:
 
     def _planes(self, setting: _Setting, *, trace: bool) -> None:
         """All planes of one setting, then compare."""
-        inputs = [p for p in self.pointers() if p.role == "input"]
-        size = max(p.count for p in inputs) * self.claim.width if inputs else 1
         results = []
-        for digit, plane in enumerate(planes(size)):
+        for digit, plane in enumerate(planes(self._input_size())):
             result = self._run(setting, plane, trace=trace and digit == 0)
             if result.findings:
                 self.finding = (result.findings[0], setting)
@@ -175,7 +178,8 @@ class _Runs:
                 params.append(next(scalars))
                 continue
             size = p.count * self.claim.width
-            data = plane[:size] if p.role == "input" else np.zeros(size, dtype=np.uint8)
+            start = self.starts.get(p.name, 0)
+            data = plane[start : start + size] if p.role == "input" else np.zeros(size, dtype=np.uint8)
             params.append(Buffer(data, "r" if p.role == "input" else "w", next(bases), p.name))
         self.count += 1
         return run(
@@ -197,7 +201,8 @@ class _Runs:
         index = [p.name for p in self.pointers()].index(expectation.output)
         origin = expectation.origin_bytes(self.claim.width)
         found = [result.buffers[index] for result in results]
-        expected = [plane[np.maximum(origin, 0)] for plane in planes(self._input_size())]
+        numbers = np.maximum(origin, 0) + self.starts[expectation.input]
+        expected = [plane[numbers] for plane in planes(self._input_size())]
         written = results[0].written[index]
         bad = written != (origin >= 0)
         for plane, want in zip(found, expected, strict=True):
@@ -207,7 +212,7 @@ class _Runs:
         return self._witness(expectation, int(np.argmax(bad)), found, results[0], index, setting)
 
     def _input_size(self) -> int:
-        return max(p.count for p in self.pointers() if p.role == "input") * self.claim.width
+        return sum(self.claim.buffer(name).count for name in self.starts) * self.claim.width
 
     def _witness(
         self,
@@ -222,7 +227,7 @@ class _Runs:
         place, width = byte // self.claim.width, self.claim.width
         origin = int(expectation.origin[place])
         writer = result.writer(index, byte)
-        got = decode(found, byte) if writer else None
+        got = self._name_of(decode(found, byte)) if writer else "not written"
         return {
             "output": f"{output.name}[{place + output.first}], byte {byte % width}",
             "expected": f"{source.name}[{origin + source.first}]" if origin >= 0 else "not written",
@@ -233,6 +238,15 @@ class _Runs:
             "written by": "nobody" if writer is None else f"block {writer[0]}, thread {writer[1]}",
             "scalars": setting.scalars,
         }
+
+    def _name_of(self, number: int) -> str:
+        """The input byte with a number, in words."""
+        for name, start in self.starts.items():
+            buffer = self.claim.buffer(name)
+            at = number - start
+            if 0 <= at < buffer.count * self.claim.width:
+                return f"{name}[{at // self.claim.width + buffer.first}], byte {at % self.claim.width}"
+        return f"no input byte (data {number:#x})"
 
     # --- verdicts ---------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Follow every byte of every thread through memory: which input byte ends at which place.
 
 Offsets and conditions are solver terms over thread and block indices; they are evaluated for each thread, by
-substitution.  Accesses happen in program order, all threads together: with no races (another obligation) every
-schedule gives the same.
+substitution.  Accesses happen in program order, all threads together; where two threads touch one byte, one of them
+writing, with no barrier between, following stops.  Without such races every schedule gives the same.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import z3
 
-from verify.ptx.bytewise import Byte, Choice, Moved, Row, bytes_of
+from verify.ptx.bytewise import Byte, Choice, Moved, Row
 from verify.ptx.ops_base import TmemLoad, TmemStore
 from verify.ptx.program import Constant
 from verify.ptx.symexec import Access
 from verify.ptx.tmem import COLUMNS, footprint
 
-__all__ = ["Origin", "Place", "UndefinedByteError", "follow"]
+__all__ = ["Origin", "Place", "RaceError", "UndefinedByteError", "follow"]
 
 Dim = tuple[int, int, int]
 
@@ -34,6 +34,14 @@ class UndefinedByteError(Exception):
     def __init__(self, line: int) -> None:
         self.line = line
         super().__init__(f"line {line} stores an undefined byte")
+
+
+class RaceError(Exception):
+    """Two threads touch one byte, one of them writing, and nothing orders them."""
+
+    def __init__(self, first: _Event, second: _Event, where: str) -> None:
+        self.first, self.second, self.where = first, second, where
+        super().__init__(f"{first.access.step.text} and {second.access.step.text} meet at {where}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,23 +62,49 @@ class Place:
 
 
 def follow(
-    places: Sequence[Place], indices: Mapping[str, Any], *, block: Dim, grid: Dim
+    places: Sequence[Place], indices: Mapping[str, Any], sources: Sequence[list[Row]], *, block: Dim, grid: Dim
 ) -> dict[tuple[str, int], Origin]:
     """The origin of every byte of every region that is written.
 
+    Args:
+        places: accesses in program order.
+        indices: the unknown indices by name.
+        sources: per access and value, the bytes that are moved.
+        block, grid: launch shape.
+
     Raises:
+        RaceError: two threads race in global or shared memory.
         UndefinedByteError: an undefined byte is stored to global memory.
     """
     instances = list(_instances(indices, block, grid))
     memory = _Memory([pairs for _, _, pairs in instances])
-    for place in places:
-        sources = [bytes_of(value) for value in place.access.values]
+    for place, rows in zip(places, sources, strict=True):
         for number, (block_number, thread, _) in enumerate(instances):
             if z3.is_true(memory.value(place.access.guard, number)):
                 at = memory.value(place.offset, number).as_long()
                 region = place.region if place.access.space == "global" else f"{place.region}@{block_number}"
-                memory.access(number, place.access, region, _addresses(place.access, at, thread), sources)
+                addresses = _addresses(place.access, at, thread)
+                if place.access.space != "tmem":
+                    memory.order(_Event(place.access, block_number, thread), region, addresses)
+                memory.access(number, place.access, region, addresses, rows)
     return memory.bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Event:
+    """An access by one thread."""
+
+    access: Access
+    block: int
+    thread: int
+
+    def before(self, other: _Event) -> bool:
+        """Whether program order or a barrier puts this event, which happened earlier, before the other one."""
+        if self.block != other.block:
+            return False
+        if self.thread == other.thread or self.access.block_epoch < other.access.block_epoch:
+            return True
+        return self.thread // 32 == other.thread // 32 and self.access.warp_epoch < other.access.warp_epoch
 
 
 def _instances(indices: Mapping[str, Any], block: Dim, grid: Dim) -> Iterator[tuple[int, int, list[tuple[Any, Any]]]]:
@@ -122,6 +156,8 @@ class _Memory:
         self.instances = instances
         self.bytes: dict[tuple[str, int], Origin] = {}
         self.loaded: dict[tuple[int, str, int], Origin] = {}
+        self.writers: dict[tuple[str, int], _Event] = {}
+        self.readers: dict[tuple[str, int], list[_Event]] = {}
         self._values: dict[tuple[int, int], Any] = {}
         self._kept: list[Any] = []
 
@@ -133,6 +169,21 @@ class _Memory:
             self._kept.append(term)  # or its number would be used again
             self._values[key] = z3.simplify(z3.substitute(term, *pairs) if pairs else term)
         return self._values[key]
+
+    def order(self, event: _Event, region: str, addresses: list[list[int]]) -> None:
+        """Compare with the last write, and a write with the reads since then; all others are ordered before these."""
+        for at in itertools.chain(*addresses):
+            key = (region, at)
+            past = [self.writers[key]] if key in self.writers else []
+            if event.access.write:
+                past += self.readers.pop(key, [])
+            for other in past:
+                if not other.before(event):
+                    raise RaceError(other, event, f"{region.lstrip('*&')}, byte {at}")
+            if event.access.write:
+                self.writers[key] = event
+            else:
+                self.readers.setdefault(key, []).append(event)
 
     def access(self, thread: int, access: Access, region: str, addresses: list[list[int]], sources: list[Row]) -> None:
         for value, places, row in zip(access.values, addresses, sources, strict=True):

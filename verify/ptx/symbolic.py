@@ -21,10 +21,10 @@ import z3
 from layoutalg.claim import Buffer as Pointer
 from layoutalg.claim import Claim, Scalar
 from layoutalg.errors import LayoutError
-from verify.ptx.bytewise import Byte, Choice, Moved, bytes_and_conditions
+from verify.ptx.bytewise import Byte, Choice, Moved, Reader
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
-from verify.ptx.follow import Place, UndefinedByteError, follow
+from verify.ptx.follow import Origin, Place, RaceError, UndefinedByteError, follow
 from verify.ptx.ops_base import TmemAlloc
 from verify.ptx.parse import WIDTHS
 from verify.ptx.program import Program
@@ -93,6 +93,9 @@ class _Facts:
             self.bases[base.decl().name()] = (base, 0, 1)
         self.wrong: dict[str, Any] | None = None
         self.hazards = list(self.thread.hazards)
+        self.reader = Reader()
+        self._decided: dict[int, tuple[Choice, bool]] = {}
+        self._followed: dict[tuple[str, int], Origin] | RaceError | UndefinedByteError | None = None
         self.places = [self._place(access) for access in self.thread.accesses]
 
     def _parameters(self) -> None:
@@ -168,8 +171,8 @@ class _Facts:
 
     def _check_moved(self, access: Access) -> None:
         for value in access.values:
-            row, conditions = bytes_and_conditions(value)
-            for condition in conditions:
+            row = self.reader.row(value)
+            for condition in self.reader.conditions(value):
                 self.hazards.append((z3.Implies(access.guard, condition), access.step, "a shift by whole bytes"))
             for index, byte in enumerate(row):
                 if not self._is_moved(byte):
@@ -184,8 +187,10 @@ class _Facts:
             case Byte(name):
                 return name.startswith(("data!", "undefined!", "^"))
             case Choice(condition, yes, no):
-                decided = free_names(condition) <= self.allowed
-                return decided and self._is_moved(yes) and self._is_moved(no)
+                if id(byte) not in self._decided:
+                    decided = free_names(condition) <= self.allowed
+                    self._decided[id(byte)] = (byte, decided and self._is_moved(yes) and self._is_moved(no))
+                return self._decided[id(byte)][1]
 
     # --- bounds -----------------------------------------------------------------------------------------------
 
@@ -227,6 +232,8 @@ class _Facts:
     # --- races ------------------------------------------------------------------------------------------------
 
     def races(self) -> Verdict:
+        if self.is_small():
+            return self._races_by_enumeration()
         scope = "every pair of threads and every pair of accesses"
         pairs = [
             (first, second)
@@ -242,6 +249,16 @@ class _Facts:
             if not verdict.ok:
                 return verdict
         return Proved(scope, effort)
+
+    def _races_by_enumeration(self) -> Verdict:
+        scope = f"every byte that {self.threads()} threads touch, for all data and base addresses"
+        found = self.followed()
+        if not isinstance(found, RaceError):
+            return Proved(scope)
+        parties = {}
+        for name, event in (("first", found.first), ("second", found.second)):
+            parties[name] = f"{_describe(event.access)} by thread {event.thread} of block {event.block}"
+        return Refuted(scope, {**parties, "where": found.where})
 
     def _never(self, part: list[tuple[Any, Place, Place]], scope: str) -> Verdict:
         """None of these pairs of accesses can meet; what is too hard together is tried by halves."""
@@ -332,12 +349,25 @@ class _Facts:
         scalars = any(isinstance(p, Scalar) and p.minimum < p.maximum for p in self.claim.params)
         return not scalars and self.threads() * len(self.places) <= _EVALUATIONS
 
+    def followed(self) -> dict[tuple[str, int], Origin] | RaceError | UndefinedByteError:
+        """The origin of every byte, found once; or what stopped the search."""
+        if self._followed is None:
+            sources = [[self.reader.row(value) for value in place.access.values] for place in self.places]
+            try:
+                self._followed = follow(
+                    self.places, self.thread.indices, sources, block=self.claim.block, grid=self.claim.grid
+                )
+            except (RaceError, UndefinedByteError) as error:
+                self._followed = error
+        return self._followed
+
     def contents(self) -> Verdict:
         scope = f"{self.threads()} threads, byte by byte"
-        try:
-            found = follow(self.places, self.thread.indices, block=self.claim.block, grid=self.claim.grid)
-        except UndefinedByteError as error:
-            return Refuted(scope, {"PTX line": error.line, "stored": "an undefined byte"})
+        found = self.followed()
+        if isinstance(found, UndefinedByteError):
+            return Refuted(scope, {"PTX line": found.line, "stored": "an undefined byte"})
+        if isinstance(found, RaceError):
+            return Unknown(scope, "threads race")
         for expectation in expectations(self.claim):
             for at, origin in enumerate(expectation.origin_bytes(self.claim.width).tolist()):
                 expected = (f"*{expectation.input}", origin) if origin >= 0 else None
