@@ -199,7 +199,8 @@ def first_failure(values: Sequence[Place]) -> int | None:
 
 def layout_of_sets(values: Sequence[frozenset[Place]]) -> Plain | None:
     """Some layout whose sets these are, or None: all sets are translates of the first, which is a sum on each axis."""
-    bases = [_least(group) for group in values]
+    axes = sorted({a for group in values for p in group for a, _ in p})
+    bases = [_least_of(group, axes) for group in values]
     shape = {minus(p, bases[0]) for p in values[0]}
     if any({minus(p, b) for p in group} != shape for group, b in zip(values, bases, strict=True)):
         return None
@@ -210,8 +211,7 @@ def layout_of_sets(values: Sequence[frozenset[Place]]) -> Plain | None:
     return None if found is None else Plain(found.shard, tuple(replica), found.offset)
 
 
-def _least(group: Iterable[Place]) -> Place:
-    axes = sorted({a for p in group for a, _ in p})
+def _least_of(group: Iterable[Place], axes: Sequence[str]) -> Place:
     return min(group, key=lambda p: [dict(p).get(a, 0) for a in axes])
 
 
@@ -270,11 +270,15 @@ def missing_summand(total: frozenset[int], part: frozenset[int], scale: int = 1)
     if rest:
         return None
     room = (max(total) - max(part) - scale * offset) // scale
+    inside = frozenset(c for c in range(room + 1) if all(p + scale * (offset + c) in total for p in part))
     best: tuple[Any, ...] | None = None
-    for chosen, have in sums(room) if room >= 0 else ():
-        if {p + scale * (offset + c) for p in part for c in have} == total:
-            rank = (len(have), len(chosen), chosen)
-            best = rank if best is None or rank < best else best
+    for most in range(len(inside)):  # progressions; each adds a place
+        if best is not None and most + 1 > best[0]:
+            break
+        for chosen, have in sums(room, inside, most):
+            if len(chosen) == most and {p + scale * (offset + c) for p in part for c in have} == total:
+                rank = (len(have), len(chosen), chosen)
+                best = rank if best is None or rank < best else best
     return None if best is None else (offset, list(best[2]))
 
 
@@ -316,8 +320,7 @@ def interleaved(
     shape = [o * i for o, i in zip(outer_shape, inner_shape, strict=True)]
     result = []
     for x in coordinates(shape):
-        o = flat([v // i for v, i in zip(x, inner_shape, strict=True)], outer_shape)
-        i = flat([v % i for v, i in zip(x, inner_shape, strict=True)], inner_shape)
+        o, i = parts_of(x, inner_shape, outer_shape)
         result.append(
             frozenset(
                 plus(p, place({a: v * scale.get(a, 1) for a, v in q}))
@@ -332,3 +335,51 @@ def tiled(outer: Plain, outer_shape: Sequence[int], inner: Plain, inner_shape: S
     """What ``inner.tile(outer, ...)`` means, straight from the definition."""
     axes = sorted(set(outer.axes) | set(inner.axes))
     return interleaved(outer, outer_shape, inner, inner_shape, {a: span(inner, a) for a in axes})
+
+
+def parts_of(x: Sequence[int], inner_shape: Sequence[int], outer_shape: Sequence[int]) -> tuple[int, int]:
+    """Flat outer and inner index of a coordinate of the interleaved domain."""
+    outer = flat([v // i for v, i in zip(x, inner_shape, strict=True)], outer_shape)
+    inner = flat([v % i for v, i in zip(x, inner_shape, strict=True)], inner_shape)
+    return outer, inner
+
+
+def other_part(
+    total: Plain,
+    shapes: tuple[Sequence[int], Sequence[int]],
+    known: Plain,
+    *,
+    known_is_outer: bool,
+    scale: Mapping[str, int],
+    known_scale: Mapping[str, int],
+) -> Plain | None:
+    """The part X with ``known_scale * known + scale * X = total`` at every pair of indices, or None.
+
+    ``shapes`` are the outer and the inner one.  Least places determine X's map; X's replicas are searched for.
+    """
+    outer_shape, inner_shape = shapes
+    domain = [o * i for o, i in zip(outer_shape, inner_shape, strict=True)]
+    axes = sorted(set(total.axes) | set(known.axes))
+    found: dict[int, Place] = {}
+    for x in coordinates(domain):
+        o, i = parts_of(x, inner_shape, outer_shape)
+        other, mine = (i, o) if known_is_outer else (o, i)
+        least_known = place({a: v * known_scale.get(a, 1) for a, v in _least_of(places(known, mine), axes)})
+        rest = minus(_least_of(places(total, flat(x, domain)), axes), least_known)
+        if any(v % scale.get(a, 1) for a, v in rest):
+            return None
+        value = place({a: v // scale.get(a, 1) for a, v in rest})
+        if found.setdefault(other, value) != value:
+            return None
+    moved = layout_of([found[n] for n in range(len(found))])
+    if moved is None:
+        return None
+    replica: list[Triple] = []
+    for axis in axes:
+        whole, part = axis_set(total, axis), frozenset(v * known_scale.get(axis, 1) for v in axis_set(known, axis))
+        whole, part = frozenset(v - min(whole) for v in whole), frozenset(v - min(part) for v in part)
+        answer = missing_summand(whole, part, scale.get(axis, 1))
+        if answer is None:
+            return None
+        replica.extend((extent, stride, axis) for stride, extent in answer[1])
+    return Plain(moved.shard, tuple(replica), moved.offset)

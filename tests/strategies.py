@@ -83,6 +83,15 @@ def shapes(draw: st.DrawFn, size: int, *, rank: int = 3, units: bool = True) -> 
 
 
 @st.composite
+def layouts_of(draw: st.DrawFn, size: int) -> TileLayout:
+    """Layouts of a given size."""
+    extents = draw(shapes(size, rank=4))
+    shard = [(extent, draw(STRIDES), draw(st.sampled_from(AXES))) for extent in extents]
+    replica = draw(iters(limit=8, rank=2)) if draw(st.booleans()) else ()
+    return TileLayout.from_iters(shard=shard, replica=replica)
+
+
+@st.composite
 def fitting_shapes(draw: st.DrawFn, layout: TileLayout, *, rank: int = 3) -> tuple[int, ...]:
     """A shape whose boundaries the layout has, with a unit extent now and then."""
     extents = [it.extent for it in layout.canonicalize().shard]

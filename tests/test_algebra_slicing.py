@@ -7,7 +7,7 @@ import itertools
 import oracle
 import pytest
 import strategies
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from strategies import attempt, boxed
 
@@ -19,7 +19,6 @@ def box_of(case: strategies.Boxed) -> tuple[oracle.Plain, list[int]]:
     return oracle.plain(case.layout), oracle.box_indices(case.shape, case.region)
 
 
-@settings(max_examples=300)
 @given(strategies.boxed_layouts())
 @example(boxed("S[(2,2,4):(100,10,1)]", shape=(16,), region=((6, 10),)))
 @example(boxed("S[(2,2,4):(1@laneid,10,1)]", shape=(16,), region=((6, 10),)))

@@ -88,9 +88,7 @@ def fuse(layout: TileLayout, into: str | Axis) -> Parts:
 
     whole = Axis.get(into)
     weights = _weights(_way_of(layout, whole))
-    for axis in weights:
-        if axis in layout.axes:
-            _check_range(layout, axis, f"fuse_axes into {whole}")
+    _check_ranges(layout, [axis for axis in layout.axes if axis in weights and axis.extent], f"fuse_axes into {whole}")
 
     def moved(iters: Iters) -> Iters:
         return tuple(Iter(e, s * weights[a], whole) if a in weights else Iter(e, s, a) for e, s, a in iters)
@@ -130,25 +128,30 @@ def _way_of(layout: TileLayout, whole: Axis) -> tuple[Axis, ...]:
     )
 
 
-def _check_range(layout: TileLayout, axis: Axis, what: str) -> None:
-    """Every value on an inner axis lies in [0, extent); else say where it first does not."""
-    if axis.extent is None:
-        return
+def _check_ranges(layout: TileLayout, axes: Sequence[Axis], what: str) -> None:
+    """Every value on an inner axis lies in [0, extent); else say where one first does not."""
+    found = [first for axis in axes if (first := _first_outside(layout, axis, what)) is not None]
+    if found:
+        index, value, axis = min(found, key=lambda first: first[0])
+        raise NotExpressibleError(
+            f"{what}: {axis.name} is {value} at index {index}, outside [0, {axis.extent})",
+            index=index,
+            axis=axis.name,
+            value=value,
+        )
+
+
+def _first_outside(layout: TileLayout, axis: Axis, what: str) -> tuple[int, int, Axis] | None:
+    """Return the first index with a value outside the axis's range, and that value."""
     low, high = _replica_reach(layout, axis)
     iters = [(int(it.extent), int(it.stride), it.axis is axis) for it in _concrete(layout.shard, what)]
-    first_over = _first_index(iters, axis.extent - high)
-    first_under = _first_index([(e, -s, on) for e, s, on in iters], low + 1)
-    found = [x for x in (first_over, first_under) if x is not None]
-    if not found:
-        return
-    index = min(found)
-    worst = vector_at(layout.shard, index).get(axis, 0) + (high if first_over == index else low)
-    raise NotExpressibleError(
-        f"{what}: {axis.name} is {worst} at index {index}, outside [0, {axis.extent})",
-        index=index,
-        axis=axis.name,
-        value=worst,
-    )
+    over = _first_index(iters, (axis.extent or 0) - high)
+    under = _first_index([(e, -s, on) for e, s, on in iters], low + 1)
+    if over is None and under is None:
+        return None
+    index = min(x for x in (over, under) if x is not None)
+    value = vector_at(layout.shard, index).get(axis, 0) + (high if over == index else low)
+    return index, value, axis
 
 
 def _replica_reach(layout: TileLayout, axis: Axis) -> tuple[int, int]:

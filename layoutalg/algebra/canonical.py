@@ -158,17 +158,17 @@ def sumset(pairs: Sequence[tuple[Number, Number]], what: str = "the axis") -> fr
     total = {0}
     for stride, extent in pairs:
         if type(stride) is not int or type(extent) is not int:
-            raise UndecidedError(f"the set of replicas {_show(pairs)} on {what} is symbolic and cannot be listed")
+            raise UndecidedError(f"the sum of progressions {_show(pairs)} on {what} is symbolic and cannot be listed")
         if len(total) * extent > 16 * MAX_SET:
-            raise UndecidedError(f"the set of replicas {_show(pairs)} on {what} is too large to list ({MAX_SET})")
+            raise UndecidedError(f"the sum of progressions {_show(pairs)} on {what} is too large to list ({MAX_SET})")
         total = {x + k * stride for x in total for k in range(extent)}
         if len(total) > MAX_SET:
-            raise UndecidedError(f"the set of replicas {_show(pairs)} on {what} has over {MAX_SET} elements")
+            raise UndecidedError(f"the sum of progressions {_show(pairs)} on {what} has over {MAX_SET} elements")
     return frozenset(total)
 
 
 def _show(pairs: Sequence[tuple[Number, Number]]) -> str:
-    return "R(" + ",".join(f"{e}:{s}" for s, e in pairs) + ")"
+    return "(" + ",".join(f"{e}:{s}" for s, e in pairs) + ")"
 
 
 def factor_sumset(elements: frozenset[int]) -> list[tuple[Number, Number]]:
@@ -219,7 +219,7 @@ def _factorisations(
             grown = grown | {x + (extent - 1) * stride for x in have}
             budget[0] -= 1
             if budget[0] < 0:
-                raise UndecidedError(f"factoring a replica set of {len(goal)} elements took over {MAX_NODES} steps")
+                raise UndecidedError(f"factoring a set of {len(goal)} elements took over {MAX_NODES} steps")
             if not grown <= goal:
                 break
             for rest in _factorisations(goal, frozenset(grown), count - 1, stride, budget):

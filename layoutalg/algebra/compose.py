@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layoutalg.algebra.addresses import as_index, check_concrete, cosize, memory_axis, start_of
 from layoutalg.algebra.canonical import canonical_shard, merge_progressions, sumset
@@ -94,19 +94,15 @@ def _table(shard: Iters, start: int) -> NDArray[np.int64]:
     return table
 
 
-def _values(a: Iters, index: NDArray[np.int64]) -> dict[Axis, NDArray[np.int64]]:
+def _values(a: Iters, index: NDArray[np.int64]) -> dict[Axis, NDArray[Any]]:
     """Return D(index) per axis, the outermost digit going on beyond its extent."""
-    from layoutalg.algebra.evaluate import evaluate_iters
+    from layoutalg.algebra.evaluate import evaluate_exactly
 
-    reach = int(index.max()) + 1
-    if a:
-        inner = size_of(a[1:])
-        a = (a[0]._replace(extent=max(a[0].extent, -(-reach // inner))), *a[1:])
-        return dict(evaluate_iters(a, {}, tuple({it.axis: None for it in a}), index))
-    if reach > 1:
-        # One element at 0: its digit, of extent 1, goes on with the step that nobody wrote; CuTe's 1:0.
+    if not a:
         return {m: index * 0}
-    return {m: index}
+    inner = size_of(a[1:])
+    outermost = a[0]._replace(extent=max(a[0].extent, int(index.max()) // inner + 1))
+    return evaluate_exactly((outermost, *a[1:]), index)
 
 
 def _by_digits(a: Iters, b: Iters, start: int) -> tuple[Iters, Vector] | None:

@@ -18,7 +18,7 @@ from layoutalg.decide import Number
 from layoutalg.errors import RangeError, RegionError, UndecidedError
 from layoutalg.iters import Iters, size_of
 
-__all__ = ["evaluate_iters", "table_of_iters"]
+__all__ = ["evaluate_exactly", "evaluate_iters", "table_of_iters"]
 
 IntArray = NDArray[np.int64]
 _INT64 = 1 << 63
@@ -119,6 +119,26 @@ def evaluate_iters(
     for axis, values in result.items():
         start = offset.get(axis, 0)
         result[axis] = np.full(n.shape, start, dtype=np.int64) if values is None else values + np.int64(start)
+    return result
+
+
+def evaluate_exactly(iters: Iters, index: IntArray) -> dict[Axis, NDArray[Any]]:
+    """Return D(n) per axis for an array of flat indices: int64, or Python ints where values leave int64.
+
+    >>> from layoutalg.axis import m
+    >>> from layoutalg.iters import Iter
+    >>> evaluate_exactly((Iter(2, 1 << 80, m),), np.arange(2))[m].tolist()
+    [0, 1208925819614629174706176]
+    """
+    axes = tuple({it.axis: None for it in iters})
+    try:
+        return dict(evaluate_iters(iters, {}, axes, index))
+    except RangeError:
+        n: Any = index.astype(object)
+    result: dict[Axis, Any] = {axis: np.zeros_like(n) for axis in axes}
+    for extent, stride, axis in reversed(iters):
+        n, digit = n // extent, n % extent
+        result[axis] = result[axis] + digit * stride
     return result
 
 

@@ -153,19 +153,31 @@ def _relation(shard: list[tuple[int, int]], replicas: list[tuple[int, int]], axi
         room = reach[position + 1]
         first = max(-(extent - 1), -((rest + room) // stride))
         last = min(extent - 1, (room - rest) // stride)
-        for d in range(first, last + 1):
-            left = rest + d * stride
-            if (left % divisor[position + 1] if divisor[position + 1] else left) or (not moved and k >= 0 and d < 0):
-                continue  # signs are symmetric, so the first shard difference may be taken positive
+        if k >= 0 and not moved:
+            first = max(first, 0)  # the differences of a pair have two signs, and one of them will do
+        for d in _congruent(first, last, stride=stride, rest=rest, divisor=divisor[position + 1]):
             if k >= 0:
                 chosen[k] = -d if negative else d
-            if search(position + 1, left, moved or (k >= 0 and d != 0)):
+            if search(position + 1, rest + d * stride, moved or (k >= 0 and d != 0)):
                 return True
             if k >= 0:
                 chosen[k] = 0
         return False
 
     return chosen if search(0, 0, False) else None
+
+
+def _congruent(first: int, last: int, *, stride: int, rest: int, divisor: int) -> range:
+    """Return the d from first to last for which the divisor (0 means only 0) divides ``rest + d*stride``."""
+    if divisor == 0:
+        d, uneven = divmod(-rest, stride)
+        return range(d, d + 1) if not uneven and first <= d <= last else range(0)
+    common = math.gcd(stride, divisor)
+    if rest % common:
+        return range(0)
+    step = divisor // common
+    start = -(rest // common) * pow(stride // common, -1, step) % step if step > 1 else 0
+    return range(first + (start - first) % step, last + 1, step)
 
 
 def is_bijective_onto(layout: TileLayout, box: Mapping[str, Sequence[Any]]) -> bool:

@@ -78,6 +78,8 @@ def pack(layout: TileLayout, n: object, axis: str | Axis) -> Parts:
     from layoutalg.algebra.tiling import Parts
 
     count, on = _count(n, "pack"), Axis.get(axis)
+    if exact_quotient(layout.size, count) is None:
+        raise NotExpressibleError(f"pack: {layout} has {layout.size} elements, no multiple of {count}")
     replica, offset = _packed_set(layout, count, on)
     shard = _outer_of_run(canonical_shard(layout.shard), count, on, layout)
     scaled: list[Iter] = []
@@ -97,8 +99,6 @@ def _outer_of_run(shard: Iters, count: Number, axis: Axis, layout: TileLayout) -
     """Take ``count`` neighbours off the innermost iter."""
     if certainly_equal(count, 1):
         return shard
-    if exact_quotient(layout.size, count) is None:
-        raise NotExpressibleError(f"pack: {layout} has {layout.size} elements, no multiple of {count}")
     extent, stride, on = shard[-1]
     if on is not axis or not equal(stride, 1):
         raise NotExpressibleError(

@@ -17,9 +17,42 @@ from layoutalg.errors import NotExpressibleError, RangeError
 from layoutalg.iters import Iter, Iters
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["first_failure", "recognise_values"]
+    from layoutalg.tile import TileLayout
+
+__all__ = ["first_failure", "recognise", "recognise_values"]
+
+
+def recognise(table: Mapping[str | Axis, ArrayLike] | ArrayLike) -> TileLayout:
+    """Return the canonical layout with these values, the inverse of :meth:`TileLayout.table`.
+
+    Law (verify.laws.recognise): ``recognise(L.table())`` is equivalent to L without its replicas.
+
+    Args:
+        table: one integer array per axis, all of one shape, read row-major; a bare array is the axis ``m``.
+
+    Raises:
+        NotExpressibleError: no layout has these values; ``index`` is the first at which every layout that agrees
+            before it fails.
+        RangeError: no integers, no elements, or arrays of different shapes.
+
+    >>> print(recognise([[5, 6], [15, 16], [25, 26]]))
+    S[(3,2):(10,1)] + 5
+    """
+    import numpy as np
+
+    from layoutalg.tile import _make
+
+    columns = table if isinstance(table, Mapping) else {m: table}
+    arrays = {Axis.get(axis): np.asarray(column) for axis, column in columns.items()}
+    if not arrays:
+        raise RangeError("recognise: a table has at least one axis")
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1:
+        raise RangeError(f"recognise: the arrays have different shapes: {', '.join(map(str, sorted(shapes)))}")
+    shard, offset = recognise_values({axis: array.reshape(-1) for axis, array in arrays.items()})
+    return _make(shard, (), offset)
 
 
 def recognise_values(values: Mapping[Axis, NDArray[Any]]) -> tuple[Iters, dict[Axis, int]]:
@@ -37,7 +70,7 @@ def recognise_values(values: Mapping[Axis, NDArray[Any]]) -> tuple[Iters, dict[A
     ((3:10, 2:1), {m: 5})
     """
     table, count = _check_table(values)
-    offset = {axis: int(column[0]) for axis, column in table.items() if column[0]}
+    offset = {axis: int(column[0]) for axis, column in values.items() if column[0]}
     iters, failure = _read(table, count)
     if failure is not None:
         index, reason = failure
@@ -63,12 +96,29 @@ def _check_table(values: Mapping[Axis, NDArray[Any]]) -> tuple[dict[Axis, NDArra
 
     table = {axis: np.asarray(column) for axis, column in values.items()}
     for axis, column in table.items():
-        if column.ndim != 1 or column.dtype.kind not in "iu" or column.size == 0:
+        if column.ndim != 1 or column.size == 0 or not _is_integer(column):
             raise RangeError(f"recognise: the values on {axis} must be a flat, non-empty integer array")
     sizes = {column.size for column in table.values()}
     if len(sizes) > 1:
         raise RangeError(f"recognise: axes have {sorted(sizes)} values; one length is needed")
-    return table, sizes.pop() if sizes else 1
+    return {axis: _from_zero(column) for axis, column in table.items()}, sizes.pop() if sizes else 1
+
+
+def _is_integer(column: NDArray[Any]) -> bool:
+    return column.dtype.kind in "iu" or (column.dtype == object and all(type(x) is int for x in column))
+
+
+def _from_zero(column: NDArray[Any]) -> NDArray[Any]:
+    """Move a column so that its least value is 0, which no difference of its values overflows."""
+    import numpy as np
+
+    low, high = int(column.min()), int(column.max())
+    if high - low < 1 << 63:
+        if column.dtype == np.uint64 or column.dtype == object:
+            return np.asarray(column - low).astype(np.int64)
+        wide = column.astype(np.int64, copy=False)
+        return wide - low if low else wide
+    return column.astype(object)
 
 
 def _read(table: dict[Axis, NDArray[Any]], count: int) -> tuple[Iters, tuple[int, str] | None]:

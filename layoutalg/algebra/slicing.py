@@ -313,7 +313,7 @@ def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[
     """Tabulate the first ``limit`` values of an integer box, in row-major order."""
     import numpy as np
 
-    from layoutalg.algebra.evaluate import evaluate_iters
+    from layoutalg.algebra.evaluate import evaluate_exactly
 
     position = np.arange(limit, dtype=np.int64)
     index: Any = np.zeros(limit, dtype=np.int64)
@@ -322,7 +322,7 @@ def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[
         index = index + (interval.begin + position % interval.length) * pitch
         position = position // interval.length
         pitch *= extent
-    return dict(evaluate_iters(iters, {}, tuple({it.axis: None for it in iters}), index))
+    return evaluate_exactly(iters, index)
 
 
 def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inner: Number) -> NotExpressibleError:
