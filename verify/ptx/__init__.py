@@ -3,8 +3,8 @@
 From the text up:
 
 * ``lexer``, ``tree``, ``parse``, ``printer``: text to syntax tree and back;
-* ``ops`` (``ops_base``, ``ops_integer``, ``ops_memory``, ``ops_tmem``): the table of operations, each meaning written once
-  over the interface of ``domain``; ``domain_numpy`` (with ``floats``) and ``domain_z3`` interpret it;
+* ``ops`` (``ops_base``, ``ops_integer``, ``ops_memory``, ``ops_tmem``): the table of operations, each meaning written
+  once over the interface of ``domain``; ``domain_numpy`` (with ``floats``) and ``domain_z3`` interpret it;
 * ``program``, ``resolve``: names looked up and instructions matched with the table; what is unknown stops here;
 * ``concrete``: a kernel run for all threads at once (``launch``, ``memory``, ``machine``, ``accesses``, ``warp``,
   ``tmem``), with records of who touched what (``shadow``) and costs (``statistics``);

@@ -231,9 +231,7 @@ class _Runs:
         return {
             "output": f"{output.name}[{place + output.first}], byte {byte % width}",
             "expected": f"{source.name}[{origin + source.first}]" if origin >= 0 else "not written",
-            "found": "not written"
-            if got is None
-            else f"{source.name}[{got // width + source.first}], byte {got % width}",
+            "found": got,
             "address": hex(setting.bases[index] + byte),
             "written by": "nobody" if writer is None else f"block {writer[0]}, thread {writer[1]}",
             "scalars": setting.scalars,
