@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -26,6 +27,11 @@ def example(high: int = 1, dtype: str = "float32", plan: str = "xor", **options:
     source = TileLayout.parse(f"S[(2,{high},4,32):({block},128,32,1)]")
     destination = TileLayout.parse(f"S[(2,{high},4,32):({block},128,1,4)]")
     return permute_layout(source, destination, region=f"s,0:{high},0:4,0:32", dtype=dtype, plan=plan, **options)
+
+
+@functools.cache
+def certified(high: int = 1, dtype: str = "float32") -> Kernel:
+    return example(high, dtype).certify()
 
 
 ROWS = TileLayout(S[(4, 32) : (32, 1)])
@@ -106,10 +112,9 @@ def test_the_example_compiles_without_a_gpu(arch):
         assert ".reqntid 32, 1, 1" in kernel.ptx.text
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint32", "float16"])
-@pytest.mark.parametrize("high", [1, 2])
+@pytest.mark.parametrize(("high", "dtype"), [(1, "float32"), (1, "float16"), (2, "uint32")])
 def test_the_compiled_example_permutes_every_stage_in_the_interpreter(high, dtype):
-    kernel = example(high, dtype).certify()
+    kernel = certified(high, dtype)
     count = kernel.claim.buffer("src").count
     data = np.random.default_rng(high).integers(0, 256, count * kernel.claim.width, dtype=np.uint8)
     data = data.view(f"u{kernel.claim.width}")
@@ -127,7 +132,7 @@ def test_places_between_the_elements_of_a_padded_destination_keep_their_values()
 
 
 def test_a_certificate_names_hashes_verdicts_assumptions_and_what_was_not_checked():
-    kernel = example().certify()
+    kernel = certified()
     record = kernel.certificate
     assert record["proved"]
     assert record["sha256"] == kernel.hashes()
@@ -137,7 +142,7 @@ def test_a_certificate_names_hashes_verdicts_assumptions_and_what_was_not_checke
 
 
 def test_a_kernel_survives_saving_and_loading_and_still_runs(tmp_path):
-    kernel = example().certify()
+    kernel = certified()
     names = {path.name for path in kernel.save(tmp_path)}
     stem = kernel.name
     assert names == {f"{stem}{end}" for end in (".cu", ".ptx", ".cubin", ".claim.json", ".certificate.json")}
@@ -149,7 +154,7 @@ def test_a_kernel_survives_saving_and_loading_and_still_runs(tmp_path):
 
 @pytest.mark.parametrize("what", ["ptx", "cu", "claim.json"])
 def test_a_kernel_whose_files_were_changed_after_certification_does_not_run(tmp_path, what):
-    kernel = example().certify()
+    kernel = certified()
     kernel.save(tmp_path)
     path = tmp_path / f"{kernel.name}.{what}"
     text = path.read_text()
@@ -240,4 +245,4 @@ def test_operands_may_carry_their_own_shape_region_and_dtype():
 )
 def test_an_array_that_does_not_fit_is_refused_before_anything_runs(data, message):
     with pytest.raises(BuildError, match=message):
-        example().certify().run(data, device="cpu")
+        certified().run(data, device="cpu")

@@ -152,10 +152,10 @@ def test_packed_and_wide_accesses_and_generic_pointers(name):
 def test_a_million_threads_take_less_than_five_seconds():
     source = np.arange(2048 * 2048, dtype=np.float32).reshape(2048, 2048)
     kernel = program("b_transpose_tiled.nvrtc135.sm_90a.ptx")
-    started = time.monotonic()
+    started = time.process_time()
     params = [Buffer(source), output(source), 2048, 2048]
     result = run(kernel, grid=(64, 64), block=(32, 8), params=params)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert result.threads == 1 << 20
     assert np.array_equal(result.buffers[1], source.T)
 
