@@ -132,6 +132,20 @@ def _coordinates(side: Side, values: Mapping[str, int]) -> NDArray[np.int64]:
     return layout.evaluate(index.reshape(-1))["m"]
 
 
+def _reach(side: Side, values: Mapping[str, int]) -> tuple[int, int]:
+    """Return the least and the greatest memory coordinate of a side; a whole layout's digits tell without a list."""
+    layout, region = side.parts()
+    whole = all(i.begin == 0 and i.length == e for i, e in zip(region, side.shape, strict=True))
+    if not whole or not isinstance(layout, TileLayout):
+        coordinates = _coordinates(side, values)
+        return int(coordinates.min()), int(coordinates.max())
+    low = high = substitute(layout.offset.get("m", 0), values)
+    for extent, stride, axis in layout.shard:
+        if axis.name == "m":
+            low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)
+    return low, high
+
+
 @dataclass(frozen=True, slots=True)
 class BankPromise:
     """How many shared-memory wavefronts one phase costs for each parameter value, and how many are in excess."""
@@ -196,9 +210,9 @@ class Claim:
         """
         for move in self.moves:
             for values in move.assignments():
-                for name, coordinates in zip((move.input, move.output), move.coordinates(values), strict=True):
+                for name, side in ((move.input, move.source), (move.output, move.destination)):
                     buffer = self.buffer(name)
-                    low, high = int(coordinates.min()), int(coordinates.max())
+                    low, high = _reach(side, values)
                     if low < buffer.first or high >= buffer.first + buffer.count:
                         raise LayoutError(
                             f"the claim puts elements at {low}..{high} of {name}, "
