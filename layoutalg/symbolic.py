@@ -7,6 +7,9 @@ divisibility is read off the expression, never guessed.  A question that the ass
 The numbers are polynomials with integer coefficients.  Signs are read off the coefficients after writing each positive
 symbol as ``1 + s`` with ``s >= 0``: ``n*k - k`` becomes ``n + n*k`` and is never negative.
 
+A refusal (NotExpressibleError) says that no layout serves all values of the symbols.  In a canonical form, extents that
+are symbols count as at least 2; at 1 it is still right, only not the shortest.
+
 This module alone imports sympy, and only when a symbolic number occurs.
 
 >>> n = symbol("n")
