@@ -21,6 +21,7 @@ from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
+from verify.cli import register as register_verify
 
 __all__ = ["app", "main"]
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 cli_banks.register(app)
 cli_tmem.register(app)
+register_verify(app)
 cli_draw.register(app)
 
 _SHOWN = 4096  # elements that `show` prints as a grid
