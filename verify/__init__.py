@@ -16,7 +16,12 @@ __all__ = [
     "Refuted",
     "Unknown",
     "Verdict",
+    "certify",
+    "certify_slice",
     "prove_bank_free",
+    "prove_bijective",
+    "prove_equivalent",
+    "prove_injective",
     "prove_plan",
 ]
 
@@ -26,7 +31,12 @@ _LAZY = {
     "Refuted": "verify.verdict",
     "Unknown": "verify.verdict",
     "Verdict": "verify.verdict",
+    "certify": "verify.results",
+    "certify_slice": "verify.results",
     "prove_bank_free": "verify.banks",
+    "prove_bijective": "verify.images",
+    "prove_equivalent": "verify.results",
+    "prove_injective": "verify.images",
     "prove_plan": "verify.permute",
 }
 

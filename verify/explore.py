@@ -153,17 +153,17 @@ class Form(Term):
 
 
 def _ratio(a: Form, b: Form) -> int | None:
-    """Return k with a = k*b where the forms are multiples of one another; other questions are not linear."""
+    """Return k with a = k*b where one form is a multiple of the other's direction; other questions are not linear.
+
+    The divisor is not 0: code that divides by a stride has asked whether it is.
+    """
     name = next(iter(b.terms))
-    k, rest = divmod(a.terms.get(name, 0), b.terms[name])
-    difference = a - b * k
-    if rest == 0 and type(difference) is int and difference == 0:
-        return k
-    back, rest = divmod(b.terms.get(next(iter(a.terms)), 0), a.terms[next(iter(a.terms))])
-    other = b - a * back
-    if rest == 0 and type(other) is int and other == 0 and abs(back) > 1:
-        return None
-    raise TypeError(f"whether {b} divides {a} is no linear question")
+    over, under = a.terms.get(name, 0), b.terms[name]
+    cross = a * under - b * over
+    if over == 0 or not (type(cross) is int and cross == 0):
+        raise TypeError(f"whether {b} divides {a} is no linear question")
+    k, rest = divmod(over, under)
+    return k if rest == 0 else None
 
 
 # -- obligations ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,24 @@ from verify.laws.core import Law
 __all__ = ["GROUPS", "all_laws", "law_named"]
 
 #: Modules of laws, in the order in which they build on each other.
-GROUPS: Final = ("index", "index_arithmetic", "canonical", "grouping", "slicing")
+GROUPS: Final = (
+    "index",
+    "index_arithmetic",
+    "canonical",
+    "replica",
+    "recognise",
+    "grouping",
+    "slicing",
+    "permuting",
+    "tiling",
+    "packing",
+    "axes",
+    "image",
+    "compose",
+    "swizzle",
+    "planner",
+    "known",
+)
 
 
 @cache

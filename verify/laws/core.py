@@ -7,7 +7,7 @@ finite list of extents, shapes and regions; every path that the code can take is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -57,6 +57,7 @@ class Law:
         check: the proof.
         mutants: what the same obligation refutes.
         evaluate: the statement on small members without a solver; Proved with the number of members in its scope.
+            For a family ``thorough=True`` leaves no choice of small strides out.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Law:
     kind: str
     check: Check
     mutants: tuple[Mutant, ...]
-    evaluate: Callable[[], Verdict]
+    evaluate: Callable[..., Verdict]
 
     @property
     def group(self) -> str:
@@ -73,7 +74,7 @@ class Law:
         return self.name.partition(".")[0]
 
 
-def conjunction(scope: str, verdicts: list[Verdict]) -> Verdict:
+def conjunction(scope: str, verdicts: Sequence[Verdict]) -> Verdict:
     """Return Proved when every part is, else the first part that is not; efforts add up.
 
     >>> print(conjunction("both", [Proved("one", 2), Unknown("two", "too hard", 3)]))

@@ -28,11 +28,14 @@ __all__ = [
     "Given",
     "Labelled",
     "Patch",
+    "agreement",
     "attempt",
     "family",
     "layout_of",
     "no_layout",
+    "patched",
     "show",
+    "spelt",
     "table",
     "the_layout",
 ]
@@ -75,11 +78,22 @@ def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return refusal
 
 
-def layout_of(x: Any, extents: Sequence[int], axes: Sequence[str]) -> TileLayout:
-    """Return the layout with these extents and axes and the unknown strides s0, s1, ..."""
+def layout_of(x: Any, extents: Sequence[int], axes: Sequence[str], *, prefix: str = "s") -> TileLayout:
+    """Return the layout with these extents and axes and the unknown strides s0, s1, ... (or another prefix)."""
     return TileLayout.from_iters(
-        shard=[(e, x.unknown(f"s{k}"), a) for k, (e, a) in enumerate(zip(extents, axes, strict=True))]
+        shard=[(e, x.unknown(f"{prefix}{k}"), a) for k, (e, a) in enumerate(zip(extents, axes, strict=True))]
     )
+
+
+def spelt(text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Read extents and axes from "2x3:ml", m for memory, l for lanes, w for warps.
+
+    >>> spelt("2x3:ml")
+    ((2, 3), ('m', 'laneid'))
+    """
+    extents, axes = text.split(":")
+    names = {"m": "m", "l": "laneid", "w": "warpid"}
+    return tuple(int(e) for e in extents.split("x")), tuple(names[a] for a in axes)
 
 
 def table(layout: TileLayout) -> list[dict[str, Any]]:
@@ -130,6 +144,26 @@ def the_layout(values: Sequence[Mapping[str, Any]], order: Sequence[int]) -> For
     return all_of(parts)
 
 
+def agreement(values: Sequence[Mapping[str, int]]) -> int:
+    """Return the first index that no layout of this many values reaches; as many as there are values if one fits."""
+    return max(_reach(values, order) for order in _prime_orders(len(values)))
+
+
+def _reach(values: Sequence[Mapping[str, int]], order: Sequence[int]) -> int:
+    units = _boundaries(order)[:-1]
+    axes = sorted({axis for value in values for axis in value})
+    steps = [{a: values[unit].get(a, 0) - values[0].get(a, 0) for a in axes} for unit in units]
+    for n, value in enumerate(values):
+        digits = [n // unit % extent for unit, extent in zip(units, order, strict=True)]
+        if any(c and sum(x != 0 for x in step.values()) > 1 for c, step in zip(digits, steps, strict=True)):
+            return n
+        for a in axes:
+            moved = sum(c * step[a] for c, step in zip(digits, steps, strict=True))
+            if value.get(a, 0) - values[0].get(a, 0) != moved:
+                return n
+    return len(values)
+
+
 def no_layout(values: Sequence[Mapping[str, Any]], *, boundaries: Iterable[int] = ()) -> Formula:
     """The statement that no layout has these values (and a digit boundary at each of ``boundaries``).
 
@@ -162,7 +196,7 @@ class _Family:
     def prove(self, settings: Settings, scope: str, patches: Sequence[Patch] = ()) -> Verdict:
         found: list[Verdict] = []
         paths = 0
-        with _patched(patches):
+        with patched(patches):
             for member in self.members:
                 verdict = explore(
                     partial(self._body, member),
@@ -181,7 +215,7 @@ class _Family:
         """Return the library's answer and the mutant's; raise unless the judge accepts the first, not the second."""
         member, x = counterexample["member"], Given(counterexample)
         right = self.run(x, member)
-        with _patched(patches):
+        with patched(patches):
             wrong = self.run(x, member)
         if not self._accepts(member, right) or self._accepts(member, wrong):
             raise AssertionError(f"the counterexample does not repeat: {show(right)} and {show(wrong)}")
@@ -190,15 +224,15 @@ class _Family:
     def _accepts(self, member: Any, answer: Any) -> bool:
         return all(holds(formula, {}) for _, formula in self.judge(member, answer))
 
-    def evaluate(self) -> Verdict:
-        """Judge the answers for every choice of small strides, up to a number of cases, spread over all choices."""
+    def evaluate(self, *, thorough: bool = False) -> Verdict:
+        """Judge the answers for choices of small strides: all of them, or some hundred spread over all choices."""
         count = 0
         for member in self.members:
             probe = Given({})
             self.run(probe, member)
             names = list(probe.asked)
             choices = len(self.values) ** len(names)
-            share = max(1, self.limit // len(self.members))
+            share = choices if thorough else max(1, self.limit // len(self.members))
             for number in range(0, choices, max(1, choices // share)):
                 values = {
                     name: self.values[number // len(self.values) ** k % len(self.values)]
@@ -215,7 +249,8 @@ def _paths(verdict: Verdict) -> int:
 
 
 @contextmanager
-def _patched(patches: Sequence[Patch]) -> Iterator[None]:
+def patched(patches: Sequence[Patch]) -> Iterator[None]:
+    """Run the block with the mistakes in place."""
     with ExitStack() as stack:
         for patch in patches:
             places = list(patch.places())
@@ -236,7 +271,7 @@ def family(
     judge: Callable[[Any, Any], Labelled],
     mutants: Mapping[str, Sequence[Patch]],
     values: Sequence[int] = (0, 1, -1, 2, 4),
-    limit: int = 2000,
+    limit: int = 500,
 ) -> Law:
     """Return the law of a family.
 
@@ -249,7 +284,7 @@ def family(
         judge: ``(member, answer) -> (labels, obligation) pairs``.
         mutants: name -> replacements of functions of the library.
         values: strides tried in the evaluation on ints.
-        limit: cases of that evaluation.
+        limit: cases of that evaluation, unless it is thorough.
     """
     written = _Family(run, judge, tuple(members), tuple(values), limit)
     return Law(

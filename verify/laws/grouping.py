@@ -20,7 +20,7 @@ from layoutalg.iters import Iter
 from layoutalg.tile import TileLayout
 from verify.explore import equal_to, negate
 from verify.laws.core import Law
-from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, table, the_layout
+from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, spelt, table, the_layout
 from verify.laws.step import World, places, step, steps_of
 
 __all__ = ["LAWS"]
@@ -95,9 +95,7 @@ def shapes_of(size: int, rank: int) -> Iterator[tuple[int, ...]]:
 
 def _members(*layouts: str, rank: int = 3) -> Iterator[Member]:
     for text in layouts:
-        extents_text, axes = text.split(":")
-        extents = tuple(int(e) for e in extents_text.split("x"))
-        names = tuple({"m": "m", "l": "laneid"}[a] for a in axes)
+        extents, names = spelt(text)
         for shape in shapes_of(math.prod(extents), rank):
             yield extents, names, shape
         yield extents, names, (1, math.prod(extents), 1)

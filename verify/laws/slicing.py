@@ -19,7 +19,7 @@ from layoutalg.index import flatten
 from layoutalg.iters import Iter, Vector, combine, is_multiple_of_axis, vector_at, vector_step, vectors_equal
 from verify.explore import all_of, equal_to, negate
 from verify.laws.core import Law
-from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, table
+from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, spelt, table
 from verify.laws.step import World, places, step, steps_of
 
 __all__ = ["LAWS", "Box", "boxes", "judge_box"]
@@ -238,13 +238,12 @@ class Box(NamedTuple):
         return [flatten(x, self.shape) for x in product(*(range(b, e) for b, e in self.region))]
 
 
-def boxes(extents: Sequence[int], axes: str, shape: Sequence[int] | None = None) -> Iterator[Box]:
-    """Every box of a shape (one dimension without one); axes by letter, m for memory and l for lanes."""
-    names = tuple({"m": "m", "l": "laneid"}[letter] for letter in axes)
+def boxes(extents: Sequence[int], names: Sequence[str], shape: Sequence[int] | None = None) -> Iterator[Box]:
+    """Every box of a shape (one dimension without one)."""
     dims = tuple(shape) if shape is not None else (math.prod(extents),)
     intervals = [[(b, e) for b in range(n) for e in range(b + 1, n + 1)] for n in dims]
     for region in product(*intervals):
-        yield Box(tuple(extents), names, dims, region)
+        yield Box(tuple(extents), tuple(names), dims, region)
 
 
 def _run_box(x: Any, box: Box) -> tuple[Any, Any]:
@@ -373,10 +372,7 @@ def _intervals(*cases: str) -> Iterator[Box]:
     """Boxes of "2x3:ml": extents and axes; "2x2x2:mmm as 4x2" gives a shape."""
     for case in cases:
         layout, _, shape = case.partition(" as ")
-        extents, axes = layout.split(":")
-        yield from boxes(
-            [int(e) for e in extents.split("x")], axes, [int(e) for e in shape.split("x")] if shape else None
-        )
+        yield from boxes(*spelt(layout), [int(e) for e in shape.split("x")] if shape else None)
 
 
 def _laws() -> Iterator[Law]:
