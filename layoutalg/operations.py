@@ -138,10 +138,13 @@ class Operations(Points):
         >>> print(TileLayout.parse("S[(2,2,4):(100,10,1)]").slice((16,), ((6, 10),)))
         S[(2,2):(88,1)] + 12
         """
-        from layoutalg.algebra.slicing import check_region, slice_iters
+        from layoutalg.algebra.slicing import check_region, slice_iters, slice_plain
 
-        extents = check_shape(shape, self.size)
-        iters, start = slice_iters(canonical_shard(self.shard), extents, check_region(region, extents))
+        found = slice_plain(self.shard, shape, region)
+        if found is None:
+            extents = check_shape(shape, self.size)
+            found = slice_iters(canonical_shard(self.shard), extents, check_region(region, extents))
+        iters, start = found
         offset = dict(self._offset)
         for axis, value in start.items():
             if not _is_zero(value):

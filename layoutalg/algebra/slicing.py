@@ -47,7 +47,7 @@ from layoutalg.iters import (
     vectors_equal,
 )
 
-__all__ = ["Interval", "Region", "check_region", "slice_iters"]
+__all__ = ["Interval", "Region", "check_region", "slice_iters", "slice_plain"]
 
 #: A box that no regrouping fits is tabulated up to this many points.
 MAX_TABULATED = 1 << 24
@@ -125,6 +125,33 @@ def _is_inside(begin: Number, end: Number, extent: Number, shape: Shape) -> bool
         if not is_index(begin, shape):
             raise
         return True
+
+
+def slice_plain(iters: Iters, shape: object, region: object) -> tuple[Iters, Vector] | None:
+    """Slice where each dimension is one iter and all numbers are ints, the common case; None where that is not so.
+
+    The same answer as :func:`slice_iters`, whose checks and general rules take over for everything else.
+
+    >>> from layoutalg.iters import make_iter
+    >>> slice_plain((make_iter(4, 8), make_iter(8, 1)), (4, 8), ((1, 3), 5))
+    ((2:8, 1:1), {m: 13})
+    """
+    if type(shape) is not tuple or type(region) is not tuple or not len(iters) == len(shape) == len(region):
+        return None
+    result: list[Iter] = []
+    offset: Vector = {}
+    for (extent, stride, axis), wanted, entry in zip(iters, shape, region, strict=True):
+        begin, end = entry if type(entry) is tuple and len(entry) == 2 else (entry, None)
+        if end is None:
+            end = begin + 1 if type(begin) is int else None
+        if not type(extent) is type(stride) is type(wanted) is type(begin) is type(end) is int:
+            return None
+        if wanted != extent or not 0 <= begin < end <= extent:
+            return None
+        result.append(Iter(end - begin, stride, axis))
+        if begin and stride:
+            offset[axis] = offset.get(axis, 0) + begin * stride
+    return tuple(result), offset
 
 
 def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vector]:
