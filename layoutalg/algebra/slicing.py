@@ -141,9 +141,12 @@ def slice_plain(iters: Iters, shape: object, region: object) -> tuple[Iters, Vec
     result: list[Iter] = []
     offset: Vector = {}
     for (extent, stride, axis), wanted, entry in zip(iters, shape, region, strict=True):
-        begin, end = entry if type(entry) is tuple and len(entry) == 2 else (entry, None)
-        if end is None:
-            end = begin + 1 if type(begin) is int else None
+        if type(entry) is tuple and len(entry) == 2:
+            begin, end = entry
+        elif type(entry) is int:
+            begin, end = entry, entry + 1
+        else:
+            return None
         if not type(extent) is type(stride) is type(wanted) is type(begin) is type(end) is int:
             return None
         if wanted != extent or not 0 <= begin < end <= extent:
