@@ -108,9 +108,8 @@ def even_out(left: Sequence[int], right: Sequence[int], chosen: list[int], colou
     for big in range(colours):
         while sizes[big] > limit:
             small = min(range(colours), key=sizes.__getitem__)
-            moved = _exchange(
-                left, right, chosen, big, small, sizes[big] - max(limit, (sizes[big] + sizes[small]) // 2)
-            )
+            wanted = min(sizes[big] - limit, limit - sizes[small])
+            moved = _exchange(left, right, chosen, big, small, wanted)
             sizes[big] -= moved
             sizes[small] += moved
     return chosen

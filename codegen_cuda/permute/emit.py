@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from codegen_cuda.permute.blocks import block_body
 from codegen_cuda.permute.bodies import Body, slot_body
+from codegen_cuda.permute.lanes import lane_body
 from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.packing import pack_problem, wide_plan
 from codegen_cuda.permute.plan import LANES, Phase, Plan
@@ -81,6 +82,8 @@ def body_of(problem: Problem, plan: Plan, name: str) -> Body:
     task = task_of(problem)
     if "pack" in plan.details:
         return packed_body(problem, plan, task, name)
+    if "jobs" in plan.details:
+        return lane_body(problem, plan, task, name)
     sides = linear_sides(task)
     assert sides is not None
     return block_body(problem, plan, task, sides)

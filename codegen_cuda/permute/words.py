@@ -2,7 +2,8 @@
 
 Element-wise access moves 32 or 64 bytes with an instruction; whole words move 128, which is what a wavefront can carry.
 For linear pairs a lane reads whole source words and writes whole destination words as long as
-``n - 5 >= dim(S + D)``; below that, narrower accesses on one side or both cost least.
+``n - 5 >= dim(S + D)``; below that, narrower accesses on one side or both cost least.  For other pairs the words that
+travel together are searched for (:mod:`codegen_cuda.permute.scattered`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.packing import plan_packed
 from codegen_cuda.permute.plan import Plan
 from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.scattered import plan_scattered
 from codegen_cuda.permute.task import task_of
 
 __all__ = ["plan_words"]
@@ -57,4 +59,8 @@ def _plans(problem: Problem) -> Iterator[Plan]:
             plan = plan_packed("words", problem, task, count)
             if plan is not None:
                 yield plan
-                return
+                if count * problem.width == 4:
+                    return
+    scattered = plan_scattered(problem, task)
+    if scattered is not None:
+        yield scattered

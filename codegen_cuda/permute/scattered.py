@@ -1,0 +1,191 @@
+"""Plans for 1- and 2-byte elements whose words are torn apart: jobs of lanes, dealt to classes.
+
+The search (:mod:`codegen_cuda.permute.jobs`) proposes cuts, the deal (:mod:`codegen_cuda.permute.balancing`) looks for
+classes that fit the banks, colouring (:mod:`codegen_cuda.permute.classes`) makes instructions of them, which is what is
+counted.  Work is bounded by steps, and by a second on the clock; a plan says where the clock decided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_cuda.permute.balancing import Room, balance
+from codegen_cuda.permute.classes import instructions
+from codegen_cuda.permute.jobs import Cut, Job, Pieces, Search
+from codegen_cuda.permute.lanes import count_operations
+from codegen_cuda.permute.plan import Moves, Plan, list_plan
+from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.task import LANES, Ints, Task
+
+__all__ = ["SECONDS", "plan_scattered"]
+
+#: The search stops after so long.
+SECONDS = 1.0
+_CUTS, _TRIALS = 6, 10
+_MOST_ELEMENTS, _SMALL = 8192, 512
+_MOST_INDEX = 0xFFFE
+
+Classes = list[Sequence[Job]]
+
+
+def plan_scattered(problem: Problem, task: Task) -> Plan | None:
+    """Return the best plan found; None for several warps, too many elements, no whole words, or no room in registers."""
+    start = time.monotonic()
+    reach = max(int(places.max() - places.min()) // task.width for places in (task.source, task.destination))
+    if problem.warps > 1 or task.size > _MOST_ELEMENTS or reach > _MOST_INDEX:
+        return None
+    best: _Found | None = None
+    # Small requests leave lanes idle that may as well write half words.
+    for widest in (4, 2) if task.width == 1 and task.size <= _SMALL else (4,):
+        search = Search(task, start + SECONDS / 3, widest=widest)
+        if max((*search.source.widths, *search.destination.widths)) > task.width:
+            best = _look(problem, search, start, best)
+    if best is None:
+        return None
+    return _plan(problem, task, best)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The best classes so far, their wavefronts and registers, and the search whose pieces they name."""
+
+    cost: int
+    registers: int
+    classes: Classes
+    search: Search
+
+
+def _look(problem: Problem, search: Search, start: float, best: _Found | None) -> _Found | None:
+    """Try the cuts of one search, the most hopeful first."""
+    for trial in _trials(search):
+        if best is not None and trial.hope >= best.cost:
+            continue
+        now = time.monotonic()
+        if now > start + SECONDS and best is not None:
+            search.stopped = True
+            break
+        classes = trial.deal(search, min(start + SECONDS, now + SECONDS / 4))
+        cost = sum(_count(jobs, search) for jobs in classes)
+        registers = _registers(classes, search)
+        if registers <= problem.max_registers and (best is None or cost < best.cost):
+            best = _Found(cost, registers, classes, search)
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A cut with classes of one kind.
+
+    Args:
+        hope: wavefronts if banks allow it.
+        cut: the jobs.
+        classes: number of equally filled classes; 0 for full ones and a rest that is cut anew.
+    """
+
+    hope: int
+    cut: Cut
+    classes: int
+
+    def deal(self, search: Search, deadline: float) -> Classes:
+        """Return classes of jobs."""
+        sides = search.source, search.destination
+        if self.classes:
+            rooms = [Room(LANES, *_size(self.cut.jobs))] * self.classes
+            return [jobs for jobs in balance(self.cut.jobs, rooms, *sides, deadline) if jobs]
+        full = [self.cut.jobs[k * LANES : (k + 1) * LANES] for k in range(self.cut.full)]
+        rooms = [Room(LANES, *_size(jobs)) for jobs in full]
+        left = len(self.cut.jobs) - LANES * self.cut.full
+        if left:
+            sizes = [_size(jobs) for jobs in self.cut.rest]
+            rooms.append(Room(left, sum(r for r, _ in sizes), sum(w for _, w in sizes)))
+        dealt: Classes = list(balance(self.cut.jobs, rooms, *sides, deadline))
+        if not left:
+            return dealt
+        rest = dealt.pop()
+        as_it_is: Classes = [rest]
+        anew: Classes = list(search.recut(sorted(d for job in rest for d in job.writes)))
+        return dealt + min(as_it_is, anew, key=lambda classes: sum(_count(jobs, search) for jobs in classes))
+
+
+def _trials(search: Search) -> Iterator[_Trial]:
+    """Yield trials: equally filled classes first, since they leave the deal some freedom."""
+    cuts: dict[frozenset[tuple[int, ...]], Cut] = {}
+    for cut in search.cuts():
+        cuts.setdefault(frozenset(job.writes for job in cut.jobs), cut)
+    chosen = list(cuts.values())
+    even = []
+    for cut in chosen:
+        count, size = -(-len(cut.jobs) // LANES), sum(_size(cut.jobs))
+        even += [_Trial(count * size, cut, count), _Trial((count + 1) * size, cut, count + 1)]
+    yield from sorted(even, key=lambda trial: trial.hope)[:_TRIALS]
+    yield from (_Trial(cut.cost, cut, 0) for cut in chosen[:_CUTS])
+
+
+def _size(jobs: Sequence[Job]) -> tuple[int, int]:
+    return max(len(job.reads) for job in jobs), max(len(job.writes) for job in jobs)
+
+
+def _count(jobs: Sequence[Job], search: Search) -> int:
+    """Wavefronts of a class: every instruction costs one."""
+    reads = instructions(jobs, search.source, reads=True)
+    return len(reads) + len(instructions(jobs, search.destination, reads=False))
+
+
+def _registers(classes: Classes, search: Search) -> int:
+    """Registers per lane: what is to be written, and one class's reads at a time."""
+    writes = sum(len(instructions(jobs, search.destination, reads=False)) for jobs in classes)
+    return writes + max(len(instructions(jobs, search.source, reads=True)) for jobs in classes)
+
+
+def _plan(problem: Problem, task: Task, best: _Found) -> Plan:
+    registers, classes, search = best.registers, best.classes, best.search
+    reads: list[Moves] = []
+    writes: list[Moves] = []
+    for jobs in classes:
+        wanted = [set(job.writes) for job in jobs]
+        for side, pieces, moves in (("source", search.source, reads), ("destination", search.destination, writes)):
+            held = _held(pieces)
+            for width, row in instructions(jobs, pieces, reads=side == "source"):
+                moves.append((width, _spell(task, side, pieces, held, width, row, wanted, search)))
+    sizes = [_size(jobs) for jobs in classes]
+    details = {
+        "jobs": tuple(len(jobs) for jobs in classes),
+        "reads": tuple(r for r, _ in sizes),
+        "writes": tuple(w for _, w in sizes),
+        "search": "stopped by the clock" if search.stopped else "complete",
+    }
+    operations = count_operations(reads, writes)
+    return list_plan("words", reads, writes, problem, details, task=task, operations=operations, registers=registers)
+
+
+def _held(pieces: Pieces) -> list[list[int]]:
+    members: list[list[int]] = [[] for _ in pieces.widths]
+    for element, piece in enumerate(pieces.owner.tolist()):
+        members[piece].append(element)
+    return members
+
+
+def _spell(
+    task: Task,
+    side: str,
+    pieces: Pieces,
+    held: Sequence[Sequence[int]],
+    width: int,
+    row: Sequence[int],
+    wanted: Sequence[set[int]],
+    search: Search,
+) -> Ints:
+    """Return the elements [0][lane][position] of one instruction: those that the lane's own job needs."""
+    places = task.source if side == "source" else task.destination
+    table = np.full((1, LANES, width // task.width), -1, dtype=np.int64)
+    for lane, piece in enumerate(row):
+        if piece < 0:
+            continue
+        for element in held[piece]:
+            if int(search.destination.owner[element]) in wanted[lane]:
+                table[0, lane, (int(places[element]) - pieces.addresses[piece]) // task.width] = element
+    return table
