@@ -56,16 +56,14 @@ def certify(kernel: Kernel, *, symbolic: bool = True) -> Kernel:
     Args:
         kernel: a generated kernel, or one loaded from files (whose plan is not there to be proved again).
         symbolic: also prove the PTX for all data and base addresses, not only execute it for every thread.  Tensor
-            memory is executed at every base column instead.
+            memory is also executed at every base column that its allocation can get.
     """
     built = kernel if kernel.ptx is not None else kernel.compile()
     assert built.ptx is not None
     text = built.ptx.text
-    tensor_memory = "tcgen05" in text
     obligations = list(prove(built)) if built.plan is not None else []
-    symbolic = symbolic and not tensor_memory
     obligations += check_kernel(text, built.claim, file=f"{built.name}.ptx", symbolic=symbolic)
-    if tensor_memory:
+    if "tcgen05" in text:
         obligations += run_claim(text, built.claim)
     not_checked = [] if symbolic else [NO_SYMBOLIC]
     if built.plan is None:

@@ -1,0 +1,52 @@
+"""Certificates of every kind of kernel: what is proved, and what is openly not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen_cuda import permute_layout, permute_tensor, tmem_roundtrip
+from codegen_cuda.errors import BuildError
+from codegen_cuda.pipeline import certify
+from codegen_cuda.run import expected_output, require_certified
+from layoutalg import S, TileLayout
+from layoutalg.hardware.tmem import tmem_datapath_layout
+from verify.certificate import is_proved
+
+
+def names(kernel):
+    return [row["name"] for row in kernel.certificate["obligations"]]
+
+
+def test_a_tensor_memory_kernel_is_proved_on_the_model_executed_at_every_base_and_proved_for_all():
+    registers = TileLayout.parse("S[(128,8):(1@tid_in_wg,1)]")
+    kernel = tmem_roundtrip(tmem_datapath_layout("A", 128, 8), registers, (128, 8), "f32").certify()
+    assert is_proved(kernel.certificate)
+    assert any("lanes" in name for name in names(kernel))
+    assert any("all data and base addresses" in name for name in names(kernel))
+    assert any("allocation at columns" in row["scope"] for row in kernel.certificate["obligations"])
+    data = np.arange(128 * 8, dtype=np.float32)
+    assert (kernel.run(data, device="cpu") == expected_output(kernel.claim, data)).all()
+
+
+def test_a_whole_tensor_kernel_is_proved():
+    kernel = permute_tensor((33, 20), (1, 0), "u16").certify()
+    assert is_proved(kernel.certificate)
+    assert kernel.certificate["not_checked"] == []
+
+
+def test_a_tensor_too_large_to_execute_is_not_called_proved():
+    kernel = permute_tensor((16384, 16384), (1, 0), "f32").certify()
+    verdicts = {row["name"]: row["verdict"] for row in kernel.certificate["obligations"]}
+    assert not is_proved(kernel.certificate)
+    assert sorted(set(verdicts.values())) == ["Proved", "Unknown"]
+    assert verdicts["every element arrives where the layouts put it"] == "Unknown"
+    with pytest.raises(BuildError, match="is not proved"):
+        require_certified(kernel)
+
+
+def test_leaving_the_symbolic_check_out_is_written_down():
+    kernel = permute_layout(TileLayout(S[32:1]), TileLayout(S[32:1]), dtype="u32", plan="xor")
+    record = certify(kernel, symbolic=False).certificate
+    assert is_proved(record)
+    assert len(record["not_checked"]) == 1
