@@ -148,12 +148,21 @@ def _reach(side: Side, values: Mapping[str, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class BankPromise:
-    """How many shared-memory wavefronts one phase costs for each parameter value, and how many are in excess."""
+    """How many shared-memory wavefronts one phase costs for each parameter value, and how many are in excess.
+
+    Args:
+        phase: name of the phase, for messages.
+        op: the operation, such as ``ld.shared``.
+        wavefronts: of the warps that share the phase, together.
+        excess: how many of them the accesses' ideal does without: bank conflicts.
+        warps: how many warps share the phase.
+    """
 
     phase: str
     op: str
     wavefronts: int
     excess: int
+    warps: int = 1
 
 
 @dataclass(frozen=True, slots=True)

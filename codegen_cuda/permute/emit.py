@@ -60,12 +60,12 @@ def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
         params=buffers,
         moves=(problem.move,),
         frame="carried",
-        banks=(_promise("read", plan.read), _promise("write", plan.write)),
+        banks=tuple(_promise(name, cost, plan) for name, cost in (("read", plan.read), ("write", plan.write))),
     )
 
 
-def _promise(phase: str, cost: Phase) -> BankPromise:
-    return BankPromise(phase, cost.op, cost.wavefronts, cost.excess)
+def _promise(phase: str, cost: Phase, plan: Plan) -> BankPromise:
+    return BankPromise(phase, cost.op, cost.wavefronts, cost.excess, plan.warps)
 
 
 def emit_permute(problem: Problem, plan: Plan, name: str) -> str:

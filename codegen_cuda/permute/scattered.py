@@ -33,7 +33,7 @@ Classes = list[Sequence[Job]]
 
 
 def plan_scattered(problem: Problem, task: Task) -> Plan | None:
-    """Return the best plan found; None for several warps, too many elements, no whole words, or no room in registers."""
+    """Return the best plan found; None for several warps, too many elements, no whole words, or too few registers."""
     start = time.monotonic()
     reach = max(int(places.max() - places.min()) // task.width for places in (task.source, task.destination))
     if problem.warps > 1 or task.size > _MOST_ELEMENTS or reach > _MOST_INDEX:

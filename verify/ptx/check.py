@@ -291,15 +291,19 @@ class _Runs:
     def _promise(self, promise: BankPromise) -> dict[str, Any] | None:
         """How the execution differs from a promise, if it does.
 
-        A phase is a stretch between barriers in which a warp uses shared memory with one operation and no global
-        memory; there must be one per move and parameter value, each with the promised cost.
+        A phase is a stretch between barriers in which warps use shared memory with one operation and no global memory;
+        there must be one per move and parameter value, which costs the warps that share it what was promised.
         """
-        op = promise.op
-        pure = [p for p in self.phases if not p.mixed and [cost[0] for cost in p.costs] == [op]]
-        for phase in pure:
-            if phase.costs[0][1:] != (promise.wavefronts, promise.excess):
-                found = f"{phase.costs[0][1]} wavefronts, {phase.costs[0][2]} in excess"
-                return {"found": found, "warp": phase.warp, "barriers before": phase.epoch}
+        op, warps = promise.op, promise.warps
+        pure: dict[tuple[int, tuple[int, int]], tuple[int, int]] = {}
+        for p in self.phases:
+            if not p.mixed and [cost[0] for cost in p.costs] == [op]:
+                before = pure.get((p.warp // warps, p.epoch), (0, 0))
+                pure[p.warp // warps, p.epoch] = before[0] + p.costs[0][1], before[1] + p.costs[0][2]
+        for (group, epoch), cost in pure.items():
+            if cost != (promise.wavefronts, promise.excess):
+                found = f"{cost[0]} wavefronts, {cost[1]} in excess"
+                return {"found": found, "warp": group * warps, "barriers before": epoch}
         expected = sum(1 for move in self.claim.moves for _ in move.assignments())
         if len(pure) != expected:
             return {"found": f"{len(pure)} phases of {op}", "expected phases": expected}
