@@ -383,3 +383,40 @@ def other_part(
             return None
         replica.extend((extent, stride, axis) for stride, extent in answer[1])
     return Plain(moved.shard, tuple(replica), moved.offset)
+
+
+def outer_factor(total: Plain, shapes: tuple[Sequence[int], Sequence[int]], inner: Plain) -> Plain | None:
+    """The outer layout with ``inner.tile(outer) = total``, or None."""
+    scale = {axis: span(inner, axis) for axis in {*total.axes, *inner.axes}}
+    return other_part(total, shapes, inner, known_is_outer=False, scale=scale, known_scale={})
+
+
+def inner_factors(total: Plain, shapes: tuple[Sequence[int], Sequence[int]], outer: Plain) -> list[Plain]:
+    """Every inner layout (up to the choice of replicas) with ``inner.tile(outer) = total``.
+
+    Its span is not known beforehand, so every width is tried, one axis at a time.
+    """
+    candidates: list[dict[str, int]] = [{}]
+    for axis in sorted({*outer.axes, *total.axes}):
+        whole, known = _on_axis(total, axis), _on_axis(outer, axis)
+        widths = []
+        for width in range(1, span(whole, axis) + 1):
+            answer = other_part(whole, shapes, known, known_is_outer=True, scale={}, known_scale={axis: width})
+            if answer is not None and span(answer, axis) == width:
+                widths.append(width)
+        candidates = [{**scale, axis: width} for scale in candidates for width in widths]
+    answers = []
+    for scale in candidates:
+        answer = other_part(total, shapes, outer, known_is_outer=True, scale={}, known_scale=scale)
+        if answer is not None and all(span(answer, axis) == width for axis, width in scale.items()):
+            answers.append(answer)
+    return answers
+
+
+def _on_axis(layout: Plain, axis: str) -> Plain:
+    """The layout with everything off one axis held still."""
+    return Plain(
+        tuple((e, s if a == axis else 0, a) for e, s, a in layout.shard),
+        tuple(it for it in layout.replica if it[2] == axis),
+        tuple(item for item in layout.offset if item[0] == axis),
+    )

@@ -58,10 +58,6 @@ def test_a_direct_sum_is_its_definition_or_no_layout_is(case):
     assert oracle.sets(oracle.plain(found)) == wanted
 
 
-def _inner_scale(inner: oracle.Plain, axes: list[str]) -> dict[str, int]:
-    return {axis: oracle.span(inner, axis) for axis in axes}
-
-
 def _check_factor(found, again, wanted: oracle.Plain | None, total: TileLayout) -> None:
     """Ours and the brute force agree that there is an answer, put it back, and choose the same replicas."""
     if isinstance(found, NotExpressibleError):
@@ -79,11 +75,7 @@ def test_the_outer_factor_of_a_tiling_comes_back(case, data):
     assume(not isinstance(total, NotExpressibleError))
     total = data.draw(nearby(total))
     shape = [o * i for o, i in zip(outer_shape, inner_shape, strict=True)]
-    plain = oracle.plain(inner)
-    scale = _inner_scale(plain, sorted({*plain.axes, *oracle.plain(total).axes}))
-    wanted = oracle.other_part(
-        oracle.plain(total), (outer_shape, inner_shape), plain, known_is_outer=False, scale=scale, known_scale={}
-    )
+    wanted = oracle.outer_factor(oracle.plain(total), (outer_shape, inner_shape), oracle.plain(inner))
     found = attempt(inner.tile_outer_of, total, shape, inner_shape)
     _check_factor(found, lambda x: inner.tile(x, outer_shape, inner_shape), wanted, total)
 
@@ -99,36 +91,11 @@ def test_the_inner_factor_of_a_tiling_comes_back(case, data):
     found = attempt(outer.tile_inner_of, total, shape, outer_shape)
     if not isinstance(found, NotExpressibleError):
         assert found.tile(outer, outer_shape, inner_shape).equivalent(total)
-    # Brute force over the spans that the unknown inner image may have, one axis at a time.
-    plain, whole = oracle.plain(outer), oracle.plain(total)
-    shapes = (outer_shape, inner_shape)
-    candidates: list[dict[str, int]] = [{}]
-    for axis in sorted({*plain.axes, *whole.axes}):
-        widths = [w for w in range(1, oracle.span(whole, axis) + 1) if _inner_with_span(axis, w, whole, plain, shapes)]
-        candidates = [{**scale, axis: w} for scale in candidates for w in widths]
-    answers = []
-    for scale in candidates:
-        answer = oracle.other_part(whole, shapes, plain, known_is_outer=True, scale={}, known_scale=scale)
-        if answer is not None and all(oracle.span(answer, a) == w for a, w in scale.items()):
-            answers.append(answer)
+    answers = oracle.inner_factors(oracle.plain(total), (outer_shape, inner_shape), oracle.plain(outer))
     assert len(answers) <= 1
     assert isinstance(found, NotExpressibleError) == (not answers)
     if answers:
         assert oracle.same(oracle.plain(found), answers[0])
-
-
-def _inner_with_span(axis: str, width: int, whole: oracle.Plain, outer: oracle.Plain, shapes: tuple) -> bool:
-    """Some inner layout on this one axis alone spans ``width`` there and makes the whole."""
-    one, other = (
-        oracle.Plain(
-            tuple((e, s if a == axis else 0, a) for e, s, a in layout.shard),
-            tuple(it for it in layout.replica if it[2] == axis),
-            tuple(item for item in layout.offset if item[0] == axis),
-        )
-        for layout in (whole, outer)
-    )
-    answer = oracle.other_part(one, shapes, other, known_is_outer=True, scale={}, known_scale={axis: width})
-    return answer is not None and oracle.span(answer, axis) == width
 
 
 @given(pairs(limit=8), st.booleans(), st.data())
