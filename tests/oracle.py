@@ -394,29 +394,13 @@ def outer_factor(total: Plain, shapes: tuple[Sequence[int], Sequence[int]], inne
 def inner_factors(total: Plain, shapes: tuple[Sequence[int], Sequence[int]], outer: Plain) -> list[Plain]:
     """Every inner layout (up to the choice of replicas) with ``inner.tile(outer) = total``.
 
-    Its span is not known beforehand, so every width is tried, one axis at a time.
+    Its span is not known beforehand, but spans multiply: on every axis, that of the whole is that of the inner layout
+    times that of the outer one.
     """
-    candidates: list[dict[str, int]] = [{}]
+    scale: dict[str, int] = {}
     for axis in sorted({*outer.axes, *total.axes}):
-        whole, known = _on_axis(total, axis), _on_axis(outer, axis)
-        widths = []
-        for width in range(1, span(whole, axis) + 1):
-            answer = other_part(whole, shapes, known, known_is_outer=True, scale={}, known_scale={axis: width})
-            if answer is not None and span(answer, axis) == width:
-                widths.append(width)
-        candidates = [{**scale, axis: width} for scale in candidates for width in widths]
-    answers = []
-    for scale in candidates:
-        answer = other_part(total, shapes, outer, known_is_outer=True, scale={}, known_scale=scale)
-        if answer is not None and all(span(answer, axis) == width for axis, width in scale.items()):
-            answers.append(answer)
-    return answers
-
-
-def _on_axis(layout: Plain, axis: str) -> Plain:
-    """The layout with everything off one axis held still."""
-    return Plain(
-        tuple((e, s if a == axis else 0, a) for e, s, a in layout.shard),
-        tuple(it for it in layout.replica if it[2] == axis),
-        tuple(item for item in layout.offset if item[0] == axis),
-    )
+        scale[axis], rest = divmod(span(total, axis), span(outer, axis))
+        if rest:
+            return []
+    answer = other_part(total, shapes, outer, known_is_outer=True, scale={}, known_scale=scale)
+    return [answer] if answer is not None and all(span(answer, a) == w for a, w in scale.items()) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import oracle
 import pytest
 import strategies
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from strategies import attempt
 
@@ -80,7 +80,6 @@ def test_the_outer_factor_of_a_tiling_comes_back(case, data):
     _check_factor(found, lambda x: inner.tile(x, outer_shape, inner_shape), wanted, total)
 
 
-@settings(max_examples=30)  # the brute force over spans is slow
 @given(pairs(limit=8), st.data())
 def test_the_inner_factor_of_a_tiling_comes_back(case, data):
     outer, outer_shape, inner, inner_shape = case
