@@ -43,6 +43,7 @@ def prove(kernel: Kernel) -> tuple[Obligation, ...]:
             writes=plan.writes,
             read_cost=(plan.read.wavefronts, plan.read.excess),
             write_cost=(plan.write.wavefronts, plan.write.excess),
+            exact=plan.read.uniform and plan.write.uniform,
             warps=plan.warps,
         )
     if isinstance(plan, TmemPlan | RoundTrip):

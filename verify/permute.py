@@ -60,6 +60,7 @@ def prove_plan(
     writes: Sequence[_Access] = (),
     read_cost: tuple[int, int] | None = None,
     write_cost: tuple[int, int] | None = None,
+    exact: bool = True,
     warps: int = 1,
 ) -> tuple[Obligation, ...]:
     """Prove a plan.
@@ -75,6 +76,7 @@ def prove_plan(
         writes: the write phase's instructions, likewise.
         read_cost: promised wavefronts and excess of the read phase; without it, only that nothing is in excess.
         write_cost: the same for the write phase.
+        exact: whether every stage costs that; else no stage costs more.
         warps: instruction number i belongs to warp ``i % warps``.
 
     Returns:
@@ -99,7 +101,7 @@ def prove_plan(
         ("read", source, facts.reads, read_cost),
         ("write", destination, facts.writes, write_cost),
     ):
-        obligations.append(prove_phase(phase, instructions, layout, width=width, align=align, cost=cost))
+        obligations.append(prove_phase(phase, instructions, layout, width=width, align=align, cost=cost, exact=exact))
     return tuple(obligations)
 
 

@@ -137,7 +137,13 @@ def _choose(problem: Problem, form: str) -> Plan:
             candidates.append(Candidate(name, str(error).removeprefix("permute_layout: ")))
     if not plans:
         raise refusals[-1]
-    return replace(min(plans, key=lambda p: p.cost), candidates=tuple(candidates))
+    return replace(_preferred(plans), candidates=tuple(candidates))
+
+
+def _preferred(plans: Sequence[Plan]) -> Plan:
+    """Return the cheapest plan; where operations, which are estimates, differ little, the form that comes first."""
+    best = min(plan.cost for plan in plans)
+    return next(plan for plan in plans if plan.cost[:2] == best[:2] and plan.operations <= best[2] * 1.25 + 4)
 
 
 class _Callable(ModuleType):

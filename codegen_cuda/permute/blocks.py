@@ -67,7 +67,9 @@ def _hope(bits: int, sides: tuple[LinearSide, LinearSide], width: int, pair: tup
     for linear, size in zip(sides, pair, strict=True):
         count = max(1, (1 << (bits - lanes)) * width // size)
         depth = min(group_lanes(size).bit_length() - 1, lanes)
-        worst = 1 << (depth - min(depth, rank(linear.banks(size))))
+        # Lanes of one word share a wavefront, so only words count that banks do not tell apart.
+        shared = len(linear.inside(4)) - len(linear.inside(size)) if size < 4 else 0
+        worst = 1 << max(0, depth - shared - rank(linear.banks(size)))
         wavefronts += count * (1 << (lanes - depth)) * worst
         instructions += count
     return wavefronts, instructions
@@ -79,8 +81,11 @@ def _cost(blocks: Blocks, sides: tuple[LinearSide, LinearSide]) -> tuple[int, in
     for side, linear, size in zip(_SIDES, sides, (blocks.read, blocks.write), strict=True):
         count = 1 << len(blocks.rows(side))
         depth = min(group_lanes(size).bit_length() - 1, len(blocks.lanes))
-        reach = rank([apply(linear.banks(size), v) for v in blocks.lanes[:depth]])
-        wavefronts += count * (1 << (len(blocks.lanes) - depth)) << (depth - reach)
+        units, banks = (
+            rank([apply(columns, v) for v in blocks.lanes[:depth]])
+            for columns in ([c // max(size, 4) for c in linear.columns], linear.banks(size))
+        )
+        wavefronts += count * (1 << (len(blocks.lanes) - depth)) << (units - banks)
         instructions += count
     return wavefronts, instructions
 

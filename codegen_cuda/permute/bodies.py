@@ -21,7 +21,7 @@ from codegen_cuda.permute.rotation import rotation_order, rotation_positions
 from codegen_cuda.permute.task import Ints, task_of
 from codegen_cuda.permute.xor import xor_elements
 
-__all__ = ["Body", "linear_text", "slot_body"]
+__all__ = ["Body", "linear_text", "moved_type", "offset_text", "slot_body", "stage_shift"]
 
 _IDLE = 0xFFFFFFFF
 _HALF = 0xFFFF
@@ -59,13 +59,37 @@ def slot_body(problem: Problem, plan: Plan, name: str) -> Body:
         "table": _table,
     }
     declarations, setup, slots = make[plan.form](problem, plan, name)
-    kind = problem.dtype.c_type
+    if problem.width < 4 and plan.registers < len(slots):
+        return _joined(problem, declarations, setup, slots)
     return Body(
         declarations=tuple(declarations),
-        setup=(*setup, f"{kind} regs[{len(slots)}];"),
+        setup=(*setup, f"{moved_type(problem)} regs[{len(slots)}];"),
         reads=tuple(f"{guard}regs[{r}] = src[{source}];" for r, (guard, source, _) in enumerate(slots)),
         writes=tuple(f"{guard}dst[{target}] = regs[{r}];" for r, (guard, _, target) in enumerate(slots)),
     )
+
+
+def moved_type(problem: Problem) -> str:
+    """Return the C type that carries an element; one that keeps any bits."""
+    return "unsigned char" if problem.dtype.kind == "bool" else problem.dtype.c_type
+
+
+def _joined(problem: Problem, declarations: Sequence[str], setup: Sequence[str], slots: Sequence[_Slot]) -> Body:
+    """Keep several narrow elements in one register, where there would be too many registers."""
+    kind, bits = f"unsigned {'char' if problem.width == 1 else 'short'}", 8 * problem.width
+    per = 32 // bits
+    reads, writes = [], []
+    for r, (guard, source, target) in enumerate(slots):
+        word, place = divmod(r, per)
+        shift = f" << {bits * place}" if place else ""
+        reads.append(f"{guard}regs[{word}] |= (unsigned)in[{source}]{shift};")
+        writes.append(f"{guard}out[{target}] = ({kind})(regs[{word}]{shift.replace('<<', '>>')});")
+    pointers = (
+        f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
+        f"{kind}* out = reinterpret_cast<{kind}*>(dst);",
+    )
+    zero = f"unsigned regs[{-(-len(slots) // per)}] = {{}};"
+    return Body(tuple(declarations), (*pointers, *setup, zero), tuple(reads), (), tuple(writes))
 
 
 def _registers(problem: Problem, plan: Plan) -> int:

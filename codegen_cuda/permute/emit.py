@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 
 from codegen_cuda.permute.blocks import block_body
-from codegen_cuda.permute.bodies import Body, slot_body
+from codegen_cuda.permute.bodies import Body, moved_type, slot_body
 from codegen_cuda.permute.lanes import lane_body
 from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.packing import pack_problem, wide_plan
@@ -41,7 +41,8 @@ _LAUNCH_SHAPE = """\
 def kernel_name(problem: Problem, form: str) -> str:
     """Return a readable identifier: ``permute_4x32_float32_xor``."""
     extents = "x".join(map(str, problem.extents)) or "1"
-    return re.sub(r"[^A-Za-z0-9_]", "_", f"permute_{extents}_{problem.dtype.name}_{form}")
+    shared = f"_{problem.warps}warps" if problem.warps > 1 else ""
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"permute_{extents}_{problem.dtype.name}_{form}{shared}")
 
 
 def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
@@ -60,7 +61,9 @@ def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
         params=buffers,
         moves=(problem.move,),
         frame="carried",
-        banks=tuple(_promise(name, cost, plan) for name, cost in (("read", plan.read), ("write", plan.write))),
+        banks=tuple(
+            _promise(name, cost, plan) for name, cost in (("read", plan.read), ("write", plan.write)) if cost.uniform
+        ),
     )
 
 
@@ -96,7 +99,7 @@ def packed_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
     wide = wide_plan(packed[0])
     assert wide is not None
     body = slot_body(packed[0], wide, name)
-    kind = packed[0].dtype.c_type
+    kind = moved_type(packed[0])
     pointers = (
         f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
         f"{kind}* out = reinterpret_cast<{kind}*>(dst);",
@@ -131,7 +134,7 @@ def _header(problem: Problem, plan: Plan) -> str:
 
 
 def _device(problem: Problem, body: Body, name: str) -> str:
-    kind = problem.dtype.c_type
+    kind = moved_type(problem)
     variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
     arguments = "".join(f", int {variable}" for variable in variables)
     barrier = _barrier(problem)
@@ -173,7 +176,7 @@ def _unroll(trips: int, depth: int) -> str:
 
 
 def _harness(problem: Problem, name: str) -> str:
-    kind, threads = problem.dtype.c_type, LANES * problem.warps
+    kind, threads = moved_type(problem), LANES * problem.warps
     low, high = problem.span()
     count = high - low
     shared = (

@@ -52,6 +52,7 @@ class Phase:
         wavefronts: what they cost together.
         excess: wavefronts beyond the instructions' ideal, which profilers count as bank conflicts.
         lower_bound: no way of moving these elements through the banks costs less.
+        uniform: whether all stages cost the same; else the costs are those of the worst.
     """
 
     op: str
@@ -59,6 +60,7 @@ class Phase:
     wavefronts: int
     excess: int
     lower_bound: int
+    uniform: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +167,17 @@ def make_plan(
         slots=_rows(slots),
         read=reads,
         write=writes,
-        registers=registers or -(-slots.shape[0] * problem.width // (4 * problem.warps)),
+        registers=registers or slot_registers(problem, -(-slots.shape[0] // problem.warps)),
         details=MappingProxyType(dict(details)),
         operations=operations,
         warps=problem.warps,
     )
+
+
+def slot_registers(problem: Problem, slots: int) -> int:
+    """Return the registers that slots of elements take: narrow ones share a register only where they must."""
+    words = max(1, problem.width // 4)
+    return slots * words if slots * words <= problem.max_registers else -(-slots * problem.width // 4)
 
 
 def list_plan(
@@ -185,7 +193,7 @@ def list_plan(
 ) -> Plan:
     """Measure a schedule given as the instructions of both phases, and wrap it."""
     task = task or task_of(problem)
-    slots = np.concatenate([table.transpose(0, 2, 1).reshape(-1, LANES) for _, table in reads])
+    slots = np.concatenate([_slots(table, problem.warps) for _, table in reads])
     needed = sum(len(table) * max(1, width // 4) for width, table in reads)
     return Plan(
         form=form,
@@ -199,6 +207,12 @@ def list_plan(
         operations=operations,
         warps=problem.warps,
     )
+
+
+def _slots(table: Ints, warps: int) -> Ints:
+    """Return element slots [slot][lane] of instructions; slot s belongs to warp ``s % warps``, as instructions do."""
+    count, lanes, positions = table.shape
+    return table.reshape(count // warps, warps, lanes, positions).transpose(0, 3, 1, 2).reshape(-1, lanes)
 
 
 def _rows(slots: Ints) -> tuple[tuple[int, ...], ...]:
@@ -219,7 +233,7 @@ def measure(op: str, moves: Sequence[Moves], task: Task) -> Phase:
     places, shifts = (task.source, task.source_moves) if is_read else (task.destination, task.destination_moves)
     base = -(int(places.min()) // ROW_BYTES - 1) * ROW_BYTES
     unit = max(4, *(width for width, _ in moves))
-    worst = (0, 0)
+    costs: set[tuple[int, int]] = set()
     for rest in sorted({shift % unit for shift in shifts}):
         wavefronts = excess = 0
         for width, table in moves:
@@ -227,9 +241,9 @@ def measure(op: str, moves: Sequence[Moves], task: Task) -> Phase:
             report = simulate_many(op, width, addresses=addresses, masks=masks)
             wavefronts += int(report.wavefronts.sum())
             excess += int(report.excess.sum())
-        worst = max(worst, (wavefronts, excess))
+        costs.add((wavefronts, excess))
     count = sum(int((table >= 0).any(axis=(1, 2)).sum()) for _, table in moves)
-    return Phase(op, count, *worst, task.bounds[0 if is_read else 1])
+    return Phase(op, count, *max(costs), task.bounds[0 if is_read else 1], len(costs) == 1)
 
 
 def addresses_of(table: Ints, places: Ints, width: int) -> tuple[Ints, Ints]:

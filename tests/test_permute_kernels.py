@@ -1,0 +1,254 @@
+"""Permute kernels of every form and width: compiled without a GPU, run in the interpreter, some certified."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen_cuda import Kernel, permute_layout
+from codegen_cuda.errors import PlanError
+from codegen_cuda.permute import FORMS, Operand
+from layoutalg import Param, Swizzle, SwizzledLayout, TileLayout
+from layoutalg.f2 import F2Map
+from tests.permute_oracle import DTYPES, bit_permutation, dense, smooth_shapes, strided
+
+SWIZZLED = SwizzledLayout(Swizzle(3, 2, 3), dense((16, 32), (0, 1)))
+MIXED = SwizzledLayout(F2Map((1, 2, 4 | 1, 8, 16, 32 | 2, 64, 128)), dense((8, 32), (0, 1)))
+
+#: name -> source, destination, region, widths, form
+CASES: dict[str, tuple[Any, Any, Any, tuple[int, ...], str]] = {
+    "xor": (dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), None, (2, 4), "xor"),
+    "xor of wide elements": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (8, 16), "xor"),
+    "xor of a swizzled side": (SWIZZLED, dense((16, 32), (0, 1)), None, (4, 16), "xor"),
+    "xor for four warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (4,), "xor 4 warps"),
+    "rotation": (dense((15, 32), (0, 1)), dense((15, 32), (1, 0)), None, (4, 8, 16), "rotation"),
+    "rotation with a tail": (dense((7, 11), (0, 1)), dense((7, 11), (0, 1)), None, (1, 2, 4, 8, 16), "rotation"),
+    "rotation for two warps": (dense((5, 33), (0, 1)), dense((5, 33), (0, 1)), None, (4,), "rotation 2 warps"),
+    "gf2": (dense((8, 4, 8), (0, 1, 2)), dense((8, 4, 8), (2, 1, 0)), None, (1, 2, 4, 8, 16), "gf2"),
+    "gf2 with idle lanes": (dense((2, 4), (0, 1)), dense((2, 4), (1, 0)), None, (1, 2, 4, 8, 16), "gf2"),
+    "gf2 with unequal banks": (dense((8, 16), (0, 1)), strided((8, 16), (1, 32)), None, (4, 8), "gf2"),
+    "gf2 downwards": (dense((8, 16), (0, 1)), strided((8, 16), (-1, -8)), None, (4,), "gf2"),
+    "gf2 of a linear map": (MIXED, dense((8, 32), (1, 0)), None, (4, 8), "gf2"),
+    "gf2 for four warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (4, 8), "gf2 4 warps"),
+    "table": (dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), None, (1, 2, 4, 8, 16), "table"),
+    "table of one slot": (dense((3, 5), (0, 1)), dense((3, 5), (1, 0)), None, (4, 8), "table"),
+    "table of padded rows": (strided((9, 15), (17, 1)), strided((9, 15), (1, 11)), None, (4, 8), "table"),
+    "table far apart": (strided((3, 5), (30000, 1)), dense((3, 5), (1, 0)), None, (1,), "table"),
+    "table for three warps": (dense((9, 31), (0, 1)), dense((9, 31), (1, 0)), None, (4,), "table 4 warps"),
+    "vector": (dense((16, 16), (0, 1)), dense((16, 16), (1, 0)), None, (1, 2, 4, 8), "vector"),
+    "vector to rows": (dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), None, (1, 2, 4), "vector"),
+    "vector in company": (dense((9, 5, 4), (0, 1, 2)), dense((9, 5, 4), (1, 0, 2)), None, (2, 4), "vector"),
+    "vector for four warps": (dense((64, 32), (0, 1)), dense((64, 32), (1, 0)), None, (4,), "vector 4 warps"),
+    "words": (dense((16, 32), (0, 1)), dense((16, 32), (1, 0)), None, (1, 2), "words"),
+    "words of a swizzled side": (SWIZZLED, dense((16, 32), (1, 0)), None, (1, 2), "words"),
+    "words with turning bytes": (dense((16, 16, 2), (0, 1, 2)), dense((16, 16, 2), (1, 0, 2)), None, (1,), "words"),
+    "words below the threshold": (dense((4, 16), (0, 1)), dense((4, 16), (1, 0)), None, (1, 2), "words"),
+    "words in company": (dense((9, 5, 4), (0, 1, 2)), dense((9, 5, 4), (1, 0, 2)), None, (1,), "words"),
+    "words of closed blocks": (dense((12, 16), (0, 1)), dense((12, 16), (1, 0)), None, (1, 2), "words"),
+    "words torn apart": (dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), None, (1, 2), "words"),
+    "words of a part": (dense((5, 13), (0, 1)), strided((5, 13), (1, 6)), None, (1, 2), "words"),
+    "words for two warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (1,), "words 2 warps"),
+    "stages": (
+        dense((3, 8, 16), (0, 1, 2)),
+        strided((3, 8, 16), (128, 1, 8)),
+        (Param("s", 0, 3), (0, 8), (0, 16)),
+        (1, 2, 4, 8),
+        "auto",
+    ),
+    "stages from the second on": (
+        dense((4, 9, 5), (0, 1, 2)),
+        strided((4, 9, 5), (45, 1, 9)),
+        (Param("s", 1, 4), (0, 9), (0, 5)),
+        (1, 2, 4),
+        "auto",
+    ),
+    "stages of a swizzled side": (
+        SwizzledLayout(Swizzle(2, 2, 3), dense((2, 8, 16), (0, 1, 2))),
+        dense((2, 8, 16), (0, 2, 1)),
+        (Param("s", 0, 2), (0, 8), (0, 16)),
+        (2, 4),
+        "auto",
+    ),
+}
+
+
+def make(name: str, width: int) -> Kernel:
+    source, destination, region, _, form = CASES[name]
+    plan, _, shared = form.partition(" ")
+    options: dict[str, Any] = {"scope": "cta", "warps": int(shared.split()[0])} if shared else {}
+    return permute_layout(
+        Operand(source, None, region), Operand(destination, None, region), dtype=DTYPES[width], plan=plan, **options
+    )
+
+
+def expected(kernel: Kernel, data: np.ndarray) -> np.ndarray:
+    """What must come out, element by element from the layouts' ``apply``."""
+    out = data.copy()
+    problem = kernel.problem
+    first = kernel.claim.buffer("src").first
+    stages = [{}] if not problem.params else [{"s": s} for s in range(problem.params[0].begin, problem.params[0].end)]
+    for stage in stages:
+        sides = [side.substitute(**stage) if stage else side for side in (problem.source, problem.destination)]
+        for element in range(problem.size):
+            source, destination = (side.apply(element).get("m", 0) - first for side in sides)
+            out[destination] = data[source]
+    return out
+
+
+def run_in_the_interpreter(kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    width = kernel.claim.width
+    data = np.random.default_rng(0).integers(0, 256, kernel.claim.buffer("src").count * width, dtype=np.uint8)
+    data = data.view(f"V{width}")
+    return data, kernel.compile().run(data, device="cpu", uncertified=True)
+
+
+ALL = [(name, width) for name, case in CASES.items() for width in case[3]]
+
+
+@pytest.mark.parametrize(("name", "width"), ALL)
+def test_a_kernel_of_every_form_and_width_permutes_in_the_interpreter(name, width):
+    kernel = make(name, width)
+    data, got = run_in_the_interpreter(kernel)
+    assert (got == expected(kernel, data)).all()
+
+
+def test_the_cases_cover_every_form_at_every_width_it_serves():
+    served = {(case[4].split()[0], width) for case in CASES.values() for width in case[3]}
+    assert {form for form, _ in served} >= set(FORMS)
+    for form, widths in {
+        "rotation": (1, 2, 4, 8, 16),
+        "gf2": (1, 2, 4, 8, 16),
+        "table": (1, 2, 4, 8, 16),
+        "vector": (1, 2, 4, 8),
+        "words": (1, 2),
+        "xor": (2, 4, 8, 16),
+    }.items():
+        assert {(form, width) for width in widths} <= served
+
+
+CERTIFIED = [
+    ("xor of a swizzled side", 4),
+    ("rotation", 8),
+    ("gf2", 2),
+    ("gf2 with unequal banks", 4),
+    ("table", 1),
+    ("table of padded rows", 8),
+    ("table for three warps", 4),
+    ("vector", 4),
+    ("vector in company", 2),
+    ("words", 1),
+    ("words with turning bytes", 1),
+    ("words torn apart", 2),
+    ("stages from the second on", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "width"), CERTIFIED)
+@pytest.mark.slow
+def test_kernels_of_every_form_are_proved_from_plan_to_ptx(name, width):
+    kernel = make(name, width).certify()
+    failed = [row for row in kernel.certificate["obligations"] if row["verdict"] != "Proved"]
+    assert not failed
+
+
+@pytest.mark.parametrize(("name", "width"), [("gf2 with idle lanes", 4), ("words torn apart", 1)])
+def test_a_small_kernel_is_proved_from_plan_to_ptx(name, width):
+    kernel = make(name, width).certify()
+    assert kernel.certificate["proved"], kernel.certificate["obligations"]
+
+
+def test_narrow_elements_share_registers_where_there_would_be_too_many():
+    rows, columns = dense((96, 60), (0, 1)), dense((96, 60), (1, 0))
+    kernel = permute_layout(rows, columns, dtype="u8", plan="table")
+    assert kernel.plan.registers == 45
+    assert "unsigned regs[45]" in kernel.source
+    data, got = run_in_the_interpreter(kernel)
+    assert (got == data.reshape(96, 60).T.reshape(-1)).all()
+
+
+def test_bools_move_as_bits():
+    kernel = permute_layout(dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), dtype="bool", plan="gf2")
+    data, got = run_in_the_interpreter(kernel)
+    assert "unsigned char" in kernel.source
+    assert (got == data.reshape(4, 32).T.reshape(-1)).all()
+
+
+def test_the_source_is_header_free_and_its_comment_states_layouts_form_bounds_costs_and_proofs():
+    source = permute_layout(dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), dtype="f32").source
+    comment = source[: source.index("__device__")]
+    for word in ("S[135:1]", "S[(9,15):(1,9)]", "table", "lower bound 5", "5 wavefronts", "registers", "proves"):
+        assert word in comment
+    assert "considered   gf2:" in comment
+    assert "#include" not in source
+    assert "__constant__" not in source
+
+
+def test_names_are_readable_and_carry_no_hashes():
+    kernel = permute_layout(dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), dtype="f32")
+    assert kernel.name == "permute_9x15_float32_table"
+    shared = permute_layout(dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), dtype="f32", scope="cta")
+    assert shared.name == "permute_9x15_float32_table_4warps"
+
+
+def test_a_table_is_read_in_whole_vectors_from_global_memory():
+    kernel = permute_layout(dense((33, 31), (0, 1)), dense((33, 31), (1, 0)), dtype="f32", plan="table").compile()
+    assert len(re.findall(r"ld\.global\.nc\.v4", kernel.ptx.text)) == 8
+    assert ".const" not in kernel.ptx.text
+
+
+@pytest.mark.parametrize("name", ["lane", "src", "int", "regs", "_x", "t0"])
+def test_a_stage_name_that_would_clash_with_the_code_is_refused(name):
+    layout = dense((2, 32), (0, 1))
+    region = (Param(name, 0, 2), (0, 32))
+    with pytest.raises(PlanError, match="choose another name") as caught:
+        permute_layout(Operand(layout, None, region), Operand(layout, None, region), dtype="f32")
+    assert caught.value.facts["rule"] == "names"
+
+
+def test_stages_whose_words_start_anywhere_are_costed_at_the_worst_and_still_proved():
+    layout = dense((3, 3, 31), (0, 1, 2))
+    turned = strided((3, 3, 31), (93, 1, 3))
+    region = (Param("s", 0, 3), (0, 3), (0, 31))
+    kernel = permute_layout(Operand(layout, None, region), Operand(turned, None, region), dtype="u8", plan="table")
+    data, got = run_in_the_interpreter(kernel)
+    assert (got == expected(kernel, data)).all()
+    assert kernel.certify().certificate["proved"]
+
+
+def random_requests(count: int) -> list[tuple[Any, Any, int, str]]:
+    rng = random.Random(11)
+    shapes = smooth_shapes((2, 3, 5), 1024)
+    found: list[tuple[Any, Any, int, str]] = []
+    while len(found) < count:
+        width = rng.choice((1, 2, 4, 8, 16))
+        if rng.random() < 0.5:
+            source, destination = bit_permutation(rng.sample(range(8), 8))
+        else:
+            shape = rng.choice(shapes)
+            source, destination = dense(shape, (0, 1, 2)), dense(shape, rng.sample(range(3), 3))
+        form = rng.choice(list(FORMS))
+        try:
+            FORMS[form](permute_layout(source, destination, dtype=DTYPES[width], plan="table").problem)
+        except PlanError:
+            continue
+        found.append((source, destination, width, form))
+    return found
+
+
+@pytest.mark.slow
+def test_a_hundred_random_kernels_permute_in_the_interpreter():
+    for source, destination, width, form in random_requests(100):
+        kernel = permute_layout(source, destination, dtype=DTYPES[width], plan=form)
+        data, got = run_in_the_interpreter(kernel)
+        assert (got == expected(kernel, data)).all(), (str(source), str(destination), width, form)
+
+
+def test_a_layout_that_says_nothing_of_memory_moves_one_element():
+    one = TileLayout.parse("S[1:1]")
+    kernel = permute_layout(one, one + 3, dtype="f32")
+    data, got = run_in_the_interpreter(kernel)
+    assert got[3] == data[0]
