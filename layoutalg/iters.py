@@ -116,15 +116,16 @@ def vector_at(iters: Sequence[Iter], index: Number) -> Vector:
     {m: 12}
     """
     total: Vector = {}
-    for extent, stride, axis in reversed(iters[1:]):
-        if type(index) is int and type(extent) is int:
-            index, digit = divmod(index, extent)
+    for position in range(len(iters) - 1, -1, -1):
+        extent, stride, axis = iters[position]
+        if position == 0:
+            digit = index
+        elif type(index) is int and type(extent) is int:
+            digit = index % extent
+            index //= extent
         else:
             index, digit = _split_off(index, extent)
-        total[axis] = total.get(axis, 0) + digit * stride
-    if iters:
-        _, stride, axis = iters[0]
-        total[axis] = total.get(axis, 0) + index * stride
+        total[axis] = total[axis] + digit * stride if axis in total else digit * stride
     return total
 
 

@@ -61,10 +61,15 @@ class Points:
         >>> TileLayout(S[4, 8]).apply(1, 2, shape=(4, 8))
         {'m': 10}
         """
-        place = dict.fromkeys(self.axes, 0) | dict(self._offset)
+        place: dict[str, Any] = {}
+        for iters in (self.shard, self.replica):
+            for it in iters:
+                place[it[2].name] = 0
+        for axis, value in self._offset:
+            place[axis.name] = value
         for axis, value in vector_at(self.shard, self._flat(coord, shape)).items():
-            place[axis] = place[axis] + value
-        return {axis.name: value for axis, value in place.items()}
+            place[axis.name] = place[axis.name] + value
+        return place
 
     def places(self, *coord: Any, shape: Sequence[Any] | None = None) -> tuple[dict[str, Any], ...]:
         """Return every place of one element, replicas included, each once, in increasing order of their digits.
@@ -165,6 +170,13 @@ class Points:
                 + ("" if shape is not None else ", a flat index, or shape="),
                 coord=tuple(coord),
             )
+        flat = 0
+        for x, extent in zip(coord, extents, strict=True):
+            if type(x) is not int or type(extent) is not int or not 0 <= x < extent:
+                break
+            flat = flat * extent + x
+        else:
+            return flat
         return flatten(
             [_check_coordinate(x, e, d) for d, (x, e) in enumerate(zip(coord, extents, strict=True))], extents
         )

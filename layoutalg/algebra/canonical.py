@@ -49,15 +49,19 @@ def canonical_shard(iters: Iters, *, strict: bool = False) -> Iters:
     changed = False
     for it in reversed(iters):
         extent, stride, axis = it
-        if certainly_equal(extent, 1):
+        if extent == 1 if type(extent) is int else certainly_equal(extent, 1):
             changed = True
             continue
-        if axis is not m and certainly_equal(stride, 0):
+        if axis is not m and (stride == 0 if type(stride) is int else certainly_equal(stride, 0)):
             axis, changed = m, True
             it = Iter(extent, 0, m)
         if merged:
             inner_extent, inner_stride, inner_axis = merged[-1]
-            if axis is inner_axis and _joins(stride, inner_extent, inner_stride, extent, strict=strict):
+            if axis is inner_axis and (
+                stride == inner_extent * inner_stride
+                if type(stride) is type(inner_extent) is type(inner_stride) is int
+                else _joins(stride, inner_extent, inner_stride, extent, strict=strict)
+            ):
                 merged[-1] = Iter(extent * inner_extent, inner_stride, axis)
                 changed = True
                 continue

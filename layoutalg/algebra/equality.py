@@ -25,12 +25,16 @@ def difference(a: TileLayout, b: TileLayout) -> tuple[Number | None, str] | None
     """Return None for equivalent layouts, else the first index that differs (None for sizes) and why in words."""
     if not (hasattr(b, "shard") and hasattr(b, "replica")):
         raise LayoutError(f"a layout is compared with a layout, not {b!r}; texts: TileLayout.parse")
+    if a == b:
+        return None
     if not equal(a.size, b.size):
         return None, f"sizes {a.size} and {b.size}"
     axis = _different_set(a, b)
     if axis is not None:
         return 0, f"index 0 lies at different places on {axis}: {_spell(a, axis)} against {_spell(b, axis)}"
     shard_a, shard_b = canonical_shard(a.shard), canonical_shard(b.shard)
+    if shard_a == shard_b:
+        return None
     index = first_difference(shard_a, shard_b)
     if index is None:
         return None
@@ -74,6 +78,8 @@ def _check_moves(*extents: Number) -> None:
 
 def _different_set(a: TileLayout, b: TileLayout) -> Axis | None:
     """Return an axis on which offset plus replicas are different sets."""
+    if not (a.replica or b.replica or a._offset or b._offset):
+        return None
     (per_a, low_a), (per_b, low_b) = merge_progressions(a.replica), merge_progressions(b.replica)
     start_a, start_b = _start(a, low_a), _start(b, low_b)
     for axis in {**start_a, **start_b, **per_a, **per_b}:

@@ -40,6 +40,20 @@ def check_shape(shape: object, size: Number, what: str = "shape") -> Shape:
     >>> check_shape([4, 8], 32)
     (4, 8)
     """
+    if type(shape) is tuple or type(shape) is list:
+        total = 1
+        for extent in shape:
+            if type(extent) is not int or extent < 1:
+                break
+            total *= extent
+        else:
+            if type(size) is int and total == size:
+                return tuple(shape)
+    return _check_any_shape(shape, size, what)
+
+
+def _check_any_shape(shape: object, size: Number, what: str) -> Shape:
+    """Check a shape that is no plain tuple of ints of the right product."""
     if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
         raise RegionError(f"{what} must be a sequence of extents, not {shape!r}", shape=shape)
     extents = tuple(e if type(e) is int else as_number(e, f"extent of the {what}") for e in shape)
