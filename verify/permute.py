@@ -90,6 +90,8 @@ def prove_plan(
     if width not in (1, 2, 4, 8, 16) or align % max(width, 4):
         raise LayoutError(f"width {width} and alignment {align} do not fit: align is a multiple of max(width, 4)")
     facts = _Facts(table, source, destination, width, reads, writes, warps)
+    if (foreign := facts.foreign()) is not None:
+        return (Obligation("every element is carried by exactly one lane and register", foreign),)
     obligations = [
         Obligation("every element is carried by exactly one lane and register", facts.carried_once()),
         Obligation("every destination receives the source's element", facts.delivered()),
@@ -128,6 +130,16 @@ class _Facts:
         )
         self.params: dict[str, Param] = {p.name: p for p in (*source.params, *destination.params)}
 
+    def foreign(self) -> Verdict | None:
+        """Refuse a plan that names elements which do not exist; nothing else can be asked about it."""
+        for phase, instructions in (("read", self.reads), ("write", self.writes)):
+            for number, one in enumerate(instructions):
+                if one.elements.max() >= self.size or one.elements.min() < -1:
+                    wrong = int(max(one.elements.max(), -one.elements.min(), key=abs))
+                    found = {"phase": phase, "instruction": number, "element": wrong}
+                    return Refuted(f"elements 0 to {self.size - 1}", found)
+        return None
+
     # --- carried once -----------------------------------------------------------------------------------------
 
     def carried_once(self) -> Verdict:
@@ -139,8 +151,6 @@ class _Facts:
             if count != self.size:
                 return Refuted(scope, {"elements": self.size, phase: count})
         (elements, threads), (written, writers) = held
-        if (elements.max() >= self.size) or (written.max() >= self.size):
-            return Refuted(scope, {"elements": self.size, "carried": int(max(elements.max(), written.max()))})
         verdict = self._once(elements, scope)
         if not verdict.ok or not self.listed:
             return verdict
