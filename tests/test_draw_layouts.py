@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import oracle
 import pytest
+import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutalg import LayoutError, RangeError, SwizzledLayout, TileLayout
 from layoutalg.draw import Picture, beside, compare, draw
 from layoutalg.draw.grid import GREY, INK, PALETTE, ramp, shade
-from tests import oracle, strategies
 
 SVG = "{http://www.w3.org/2000/svg}"
 FRAGMENT = TileLayout.parse("S[(8,2,4,2):(4@laneid,1@warpid,1@laneid,1)] + R[2:4@warpid] + 5@warpid")

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from permute_oracle import DTYPES, bit_permutation, dense, smooth_shapes, strided
 
 from codegen_cuda import Kernel, permute_layout
 from codegen_cuda.errors import PlanError
 from codegen_cuda.permute import FORMS, Operand
 from layoutalg import Param, Swizzle, SwizzledLayout, TileLayout
 from layoutalg.f2 import F2Map
-from tests.permute_oracle import DTYPES, bit_permutation, dense, smooth_shapes, strided
 
 SWIZZLED = SwizzledLayout(Swizzle(3, 2, 3), dense((16, 32), (0, 1)))
 MIXED = SwizzledLayout(F2Map((1, 2, 4 | 1, 8, 16, 32 | 2, 64, 128)), dense((8, 32), (0, 1)))

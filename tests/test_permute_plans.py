@@ -14,16 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from codegen_cuda.errors import PlanError
-from codegen_cuda.permute import FORMS, permute_layout, why_not
-from codegen_cuda.permute.linear import linear_sides
-from codegen_cuda.permute.problem import Problem
-from codegen_cuda.permute.task import task_of
-from layoutalg import Swizzle, SwizzledLayout, TileLayout
-from layoutalg.f2 import F2Map
-from layoutalg.subspaces import rank
-from tests.permute_oracle import (
+from permute_oracle import (
     DTYPES,
     bit_permutation,
     bound,
@@ -34,6 +25,15 @@ from tests.permute_oracle import (
     smooth_shapes,
     strided,
 )
+
+from codegen_cuda.errors import PlanError
+from codegen_cuda.permute import FORMS, permute_layout, why_not
+from codegen_cuda.permute.linear import linear_sides
+from codegen_cuda.permute.problem import Problem
+from codegen_cuda.permute.task import task_of
+from layoutalg import Swizzle, SwizzledLayout, TileLayout
+from layoutalg.f2 import F2Map
+from layoutalg.subspaces import rank
 
 ORDERS = list(itertools.permutations(range(3)))
 WIDE = (4, 8, 16)

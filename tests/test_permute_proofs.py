@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import z3
+from permute_oracle import dense, problem, strided
 
 from codegen_cuda.permute import FORMS
 from codegen_cuda.permute.plan import Access
 from layoutalg import LayoutError, Param, Swizzle, SwizzledLayout
 from layoutalg.banks import WarpAccess, simulate
-from tests.permute_oracle import dense, problem, strided
 from verify.permute import prove_plan
 from verify.permute_banks import Instruction, prove_phase, translation_lemma
 from verify.verdict import Proved, Refuted
