@@ -19,7 +19,7 @@ from layoutalg.tile import TileLayout
 from verify.reads import Linear, Symbolic, constant, variable
 from verify.sides import Side, params_of
 
-__all__ = ["GOALS", "Goal", "flat", "layout_index"]
+__all__ = ["GOALS", "Goal", "flat", "greedy_translates", "layout_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,8 +398,12 @@ def _left_inverse(result: Any, a: TileLayout) -> Goal:
 _MAX_COTARGET: Final = 1 << 16
 
 
-def _complement(result: Any, a: TileLayout, cotarget: int) -> Goal:
-    """The translates are those that a greedy search over all addresses takes; nothing is left for the solver."""
+def greedy_translates(a: TileLayout, cotarget: int) -> tuple[list[int], bool]:
+    """Return the translates that cover [0, cotarget) when taken greedily, and whether their images are disjoint.
+
+    Raises:
+        Symbolic: a size that is not listed.
+    """
     image = {0}
     for extent, stride, _ in (*a.shard, *a.replica):
         image = {x + c * _ints([stride], "stride")[0] for x in image for c in range(extent)}
@@ -417,6 +421,12 @@ def _complement(result: Any, a: TileLayout, cotarget: int) -> Goal:
             disjoint = disjoint and not moved & taken
             taken |= moved
             translates.append(c)
+    return translates, disjoint
+
+
+def _complement(result: Any, a: TileLayout, cotarget: int) -> Goal:
+    """The translates are those of a greedy search over all addresses; nothing is left for the solver."""
+    translates, disjoint = greedy_translates(a, cotarget)
     found = result.table()
     axis = next((it.axis.name for it in (*a.shard, *a.replica) if it.stride), "m")
     values = found[axis].tolist() if axis in found else [0] * result.size

@@ -61,6 +61,7 @@ def prove_plan(
     read_cost: tuple[int, int] | None = None,
     write_cost: tuple[int, int] | None = None,
     exact: bool = True,
+    in_place: bool = True,
     warps: int = 1,
 ) -> tuple[Obligation, ...]:
     """Prove a plan.
@@ -77,6 +78,7 @@ def prove_plan(
         read_cost: promised wavefronts and excess of the read phase; without it, only that nothing is in excess.
         write_cost: the same for the write phase.
         exact: whether every stage costs that; else no stage costs more.
+        in_place: whether source and destination are the same memory.
         warps: instruction number i belongs to warp ``i % warps``.
 
     Returns:
@@ -95,7 +97,7 @@ def prove_plan(
     obligations = [
         Obligation("every element is carried by exactly one lane and register", facts.carried_once()),
         Obligation("every destination receives the source's element", facts.delivered()),
-        Obligation("no stage disturbs a later one", facts.stages_apart()),
+        Obligation("no stage disturbs a later one", facts.stages_apart(in_place)),
     ]
     if facts.listed:
         obligations.append(Obligation("every access covers consecutive elements and is aligned", facts.covered(align)))
@@ -154,8 +156,11 @@ class _Facts:
         verdict = self._once(elements, scope)
         if not verdict.ok or not self.listed:
             return verdict
+        effort = getattr(verdict, "effort", 0)
         verdict = self._once(written, scope)
-        return self._same_thread(elements, threads, written, writers, scope) if verdict.ok else verdict
+        if not verdict.ok:
+            return verdict
+        return self._same_thread((elements, threads), (written, writers), scope, effort + getattr(verdict, "effort", 0))
 
     def _flat(self, instructions: Sequence[Instruction]) -> tuple[Ints, Ints]:
         """Return the element of every register position of every thread, and the thread."""
@@ -194,7 +199,8 @@ class _Facts:
             effort += getattr(verdict, "effort", 0)
         return Proved(scope, effort)
 
-    def _same_thread(self, elements: Ints, threads: Ints, written: Ints, writers: Ints, scope: str) -> Verdict:
+    def _same_thread(self, read: tuple[Ints, Ints], write: tuple[Ints, Ints], scope: str, effort: int) -> Verdict:
+        (elements, threads), (written, writers) = read, write
         reader = np.zeros(self.size, dtype=np.int64)
         reader[elements[elements >= 0]] = threads[elements >= 0]
         used = written >= 0
@@ -204,7 +210,7 @@ class _Facts:
             return Refuted(
                 scope, {"element": element, "read by": int(reader[element]), "written by": int(writers[wrong[0]])}
             )
-        return Proved(f"{scope}; reader and writer of every element compared")
+        return Proved(f"{scope}; reader and writer of every element compared", effort)
 
     # --- delivered, stages ------------------------------------------------------------------------------------
 
@@ -229,21 +235,23 @@ class _Facts:
             return Refuted(scope, {"x": int(order[same[0]]), "y": int(order[same[0] + 1])})
         return Proved(f"{scope}; every place evaluated, stages move all places alike")
 
-    def stages_apart(self) -> Verdict:
+    def stages_apart(self, in_place: bool) -> Verdict:
+        """What a stage writes, no later one writes, nor reads where both sides are the same memory."""
         if not self.params:
             return Proved("a single stage")
         x, y = BitTerm.of("x"), BitTerm.of("y")
         (first, first_range), (later, later_range) = self._stage("now"), self._stage("later")
         written = self._at(self.destination, x, first)
-        apart = z3.And(written != self._at(self.source, y, later), written != self._at(self.destination, y, later))
+        sides = (self.source, self.destination) if in_place else (self.destination,)
+        apart = z3.And(*(written != self._at(side, y, later) for side in sides))
         order = self._before(first, later)
         inside = [z3.ULT(x.expr, self.size), z3.ULT(y.expr, self.size)]
         given = [*inside, *first_range, *later_range, order]
         scope = f"all pairs, {self._stages()}"
         verdict = prove(apart, given=given, scope=scope, logic="QF_BV")
-        return self._evaluated_stages(scope) if isinstance(verdict, Unknown) else verdict
+        return self._evaluated_stages(scope, in_place) if isinstance(verdict, Unknown) else verdict
 
-    def _evaluated_stages(self, scope: str) -> Verdict:
+    def _evaluated_stages(self, scope: str, in_place: bool) -> Verdict:
         """Collect what all stages write, in order, and look what they read and write again."""
         names = sorted(self.params)
         written: Ints = np.zeros(0, dtype=np.int64)
@@ -253,7 +261,7 @@ class _Facts:
                 layout.substitute(**{p.name: stage[p.name] for p in layout.params}).table()["m"]
                 for layout in (self.source, self.destination)
             )
-            lost = np.intersect1d(written, np.concatenate([read, write]))
+            lost = np.intersect1d(written, np.concatenate([read, write]) if in_place else write)
             if len(lost):
                 return Refuted(scope, {**stage, "place": int(lost[0])})
             written = np.concatenate([written, write])

@@ -10,7 +10,8 @@ Digits of an index are integers c with ``sum c_k * E_k = index`` and ``0 <= c_k 
 
 * *Common digits.*  While every read has the same unknown x as its lowest part, ``x + multiple of g``, and every
   innermost extent is a multiple of g, x splits into ``x'*g + rho`` and each read loses the digit rho.  Two ways to
-  write one map fall apart into digits here, whatever their size.
+  write one map fall apart into digits here, whatever their size.  Digits within the common divisor of an index's
+  coefficients are constants, and leave first; terms that stay below a digit boundary are read apart.
 * *Known quotients.*  Where the outer index can take few values, the places it leads to are written out.
 * What remains goes to the solver with one equation ``index = q*e + c`` per digit.
 
@@ -20,7 +21,7 @@ every monomial is.  Symbolic extents are outside this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import gcd
@@ -95,6 +96,8 @@ def variable(name: str) -> Linear:
 
 #: (axis name, monomial of the symbols, "" for none) -> coefficient.
 Place: TypeAlias = dict[tuple[str, str], Linear]
+#: Extent of each digit, innermost first, and where one step of it leads.
+_Digits: TypeAlias = list[tuple[int, dict[tuple[str, str], int]]]
 
 
 def number_terms(value: Any, what: str) -> dict[str, int]:
@@ -151,9 +154,9 @@ class Read:
     factor: int = 1
     endless: bool = False
 
-    def digits(self) -> list[tuple[int, dict[tuple[str, str], int]]]:
+    def digits(self) -> _Digits:
         """Extent and places per digit, innermost first."""
-        found: list[tuple[int, dict[tuple[str, str], int]]] = []
+        found: _Digits = []
         for extent, stride, axis in reversed(self.iters):
             if type(extent) is int and extent == 1 and not (self.endless and len(found) == len(self.iters) - 1):
                 continue
@@ -177,6 +180,7 @@ class Claim:
         reads: layouts at indices.
         rest: what is added besides.
         within: instead, the sum on these axes lies in [first, end); other axes do not matter.
+        before: only points of the box with a flat index below this.
     """
 
     ranges: Mapping[str, tuple[int, int]]
@@ -184,6 +188,7 @@ class Claim:
     reads: tuple[Read, ...]
     rest: Place = field(default_factory=dict)
     within: Mapping[str, tuple[int, int]] | None = None
+    before: int | None = None
 
 
 class _Problem:
@@ -197,6 +202,9 @@ class _Problem:
         self.known: dict[str, Linear] = {name: variable(name) for name in claim.ranges}
         self.reads = [(read.digits(), read.index, read.endless) for read in claim.reads]
         self.names = (f"_{n}" for n in count())
+        for name, (low, high) in claim.ranges.items():
+            if low == high:
+                self._fix(name, low)
 
     def add(self, place: Mapping[tuple[str, str], int], digit: Linear) -> None:
         for key, c in place.items():
@@ -214,26 +222,52 @@ class _Problem:
         while self._split_one():
             pass
 
-    def _split_one(self) -> bool:
-        moving = [read for read in self.reads if read[1].terms]
-        reads = [read for read in moving if read[0]]
-        if not reads or len(reads) != len(moving):
-            return False
-        x = self._lowest(reads)
-        if x is None:
-            return False
-        g = 0
-        for digits, index, _ in reads:
-            g = gcd(g, digits[0][0], index.const, *(c for name, c in index.terms if name != x))
-        low, high = self.ranges[x]
-        if g <= 1 or low != 0:
-            return False
-        self._divide(x, g, high)
-        return True
+    def _strip(self) -> None:
+        """Take off the digits that are constants: those within the common divisor of an index's coefficients."""
+        for position, (digits, index, endless) in enumerate(self.reads):
+            while index.terms and digits:
+                extent, place = digits[0]
+                g = gcd(extent, *(c for _, c in index.terms))
+                if g == 1 and extent > 1:
+                    break
+                whole, rest = divmod(index.const, g)
+                self.add(place, constant(rest))
+                index = Linear(tuple((name, c // g) for name, c in index.terms), whole)
+                head = (extent // g, {key: c * g for key, c in place.items()})
+                digits = [head, *digits[1:]] if extent > g or (endless and len(digits) == 1) else digits[1:]
+                if g == 1:
+                    break
+            self.reads[position] = (digits, index, endless)
 
-    def _lowest(self, reads: Sequence[Any]) -> str | None:
-        names = [name for name, c in reads[0][1].terms if c == 1]
-        return next((x for x in names if all(dict(index.terms).get(x) == 1 for _, index, _ in reads)), None)
+    def _separate(self) -> None:
+        """Read the parts of an index apart where its lower terms stay below a digit boundary (law concatenate)."""
+        waiting, done = list(self.reads), []
+        while waiting:
+            digits, index, endless = waiting.pop()
+            parts = _apart(digits, index, self.ranges, endless=endless)
+            if parts is None:
+                done.append((digits, index, endless))
+            else:
+                done.append((*parts[0], False))
+                waiting.append((*parts[1], endless))
+        self.reads = done
+
+    def _split_one(self) -> bool:
+        self._strip()
+        self._separate()
+        self.reads = [read for read in self.reads if read[0]]
+        for x in dict.fromkeys(name for _, index, _ in self.reads for name, _ in index.terms):
+            low, high = self.ranges[x]
+            reads = [read for read in self.reads if x in dict(read[1].terms)]
+            if low != 0 or any(dict(index.terms)[x] != 1 for _, index, _ in reads):
+                continue
+            g = 0
+            for digits, index, _ in reads:
+                g = gcd(g, digits[0][0], index.const, *(c for name, c in index.terms if name != x))
+            if g > 1:
+                self._divide(x, g, high)
+                return True
+        return False
 
     def _divide(self, x: str, g: int, high: int) -> None:
         rho, outer = self.fresh(0, min(g - 1, high)), self.fresh(0, high // g)
@@ -244,7 +278,7 @@ class _Problem:
         self.total = {key: _replace(form, x, whole) for key, form in self.total.items()}
         rewritten = []
         for digits, index, endless in self.reads:
-            if not index.terms:
+            if x not in dict(index.terms):
                 rewritten.append((digits, index, endless))
                 continue
             extent, place = digits[0]
@@ -257,14 +291,14 @@ class _Problem:
             rewritten.append((kept, inner, endless))
         self.reads = rewritten
         if high // g == 0:
-            self._fix(outer)
+            self._fix(outer, 0)
 
-    def _fix(self, name: str) -> None:
-        """An unknown that can only be 0 is 0."""
-        zero = Linear()
-        self.known = {n: _replace(form, name, zero) for n, form in self.known.items()}
-        self.total = {key: _replace(form, name, zero) for key, form in self.total.items()}
-        self.reads = [(digits, _replace(index, name, zero), endless) for digits, index, endless in self.reads]
+    def _fix(self, name: str, value: int) -> None:
+        """An unknown that has one value only is that value."""
+        by = constant(value)
+        self.known = {n: _replace(form, name, by) for n, form in self.known.items()}
+        self.total = {key: _replace(form, name, by) for key, form in self.total.items()}
+        self.reads = [(digits, _replace(index, name, by), endless) for digits, index, endless in self.reads]
 
     # What remains.
 
@@ -273,7 +307,7 @@ class _Problem:
         for digits, index, endless in self.reads:
             self._read(digits, index, endless)
 
-    def _read(self, digits: list[tuple[int, dict[tuple[str, str], int]]], index: Linear, endless: bool) -> None:
+    def _read(self, digits: _Digits, index: Linear, endless: bool) -> None:
         while digits:
             low, high = index.bounds(self.ranges)
             if high - low < _FEW:
@@ -288,9 +322,7 @@ class _Problem:
             self.add(place, variable(c))
             digits, index = digits[1:], variable(q)
 
-    def _cases(
-        self, digits: list[tuple[int, dict[tuple[str, str], int]]], index: Linear, ends: tuple[int, int], endless: bool
-    ) -> None:
+    def _cases(self, digits: _Digits, index: Linear, ends: tuple[int, int], endless: bool) -> None:
         size = 1
         for extent, _ in digits:
             size *= extent
@@ -325,6 +357,41 @@ class _Problem:
         return z3.And(True, *(form.z3() == 0 for form in self.total.values() if form.terms or form.const))
 
 
+def _apart(
+    digits: _Digits, index: Linear, ranges: Mapping[str, tuple[int, int]], *, endless: bool
+) -> tuple[tuple[_Digits, Linear], tuple[_Digits, Linear]] | None:
+    """Cut a read at a boundary z into (inner digits, low part) and (outer digits, high part); None where none fits."""
+    terms = sorted(index.terms, key=lambda term: abs(term[1]))
+    for k in range(1, len(terms)):
+        g = gcd(*(c for _, c in terms[k:]))
+        z, inner, outer = _boundary(digits, g)
+        if endless and not outer:  # the last digit goes on: what is beyond its extent stays a digit
+            extent, place = digits[-1]
+            outer = [(1, {key: c * extent for key, c in place.items()})]
+        low = Linear(tuple(sorted(terms[:k])), index.const % z)
+        least, most = low.bounds(ranges)
+        if z > 1 and least >= 0 and most < z:
+            high = Linear(tuple(sorted((name, c // z) for name, c in terms[k:])), index.const // z)
+            return (inner, low), (outer, high)
+    return None
+
+
+def _boundary(digits: _Digits, g: int) -> tuple[int, _Digits, _Digits]:
+    """Return the largest digit boundary that divides g, and the digits within and outside."""
+    z, inner, outer = 1, [], list(digits)
+    while outer:
+        extent, place = outer[0]
+        step = gcd(extent, g // z)
+        if step > 1 or extent == 1:
+            inner.append((step, place))
+            z *= step
+        if step < extent:
+            outer[0] = (extent // step, {key: c * step for key, c in place.items()})
+            break
+        outer.pop(0)
+    return z, inner, outer
+
+
 def _replace(form: Linear, name: str, by: Linear) -> Linear:
     c = dict(form.terms).get(name, 0)
     return form + by * c - variable(name) * c if c else form
@@ -341,10 +408,10 @@ def _evaluate(digits: Iterable[tuple[int, dict[tuple[str, str], int]]], n: int) 
     return total
 
 
-def decide(claim: Claim, *, scope: str, budget: int = BUDGET, seed: int = 0) -> Verdict:
+def decide(claim: Claim, *, scope: str, budget: int = BUDGET, seed: int = 0, first: bool = True) -> Verdict:
     """Prove a claim for all values of its unknowns, or give the first index of the box where it is wrong.
 
-    The counterexample has the claim's unknowns and ``index``.
+    The counterexample has the claim's unknowns and ``index``; some index, not the first, without ``first``.
     """
     try:
         problem = _Problem(claim)
@@ -356,6 +423,8 @@ def decide(claim: Claim, *, scope: str, budget: int = BUDGET, seed: int = 0) -> 
     order = claim.order
     for name, form in problem.known.items():
         order = _replace(order, name, form)
+    if claim.before is not None:
+        given.append(order.z3() < claim.before)
     verdict = prove(goal, given=given, scope=scope, budget=budget, seed=seed)
     effort = verdict.effort
     if not isinstance(verdict, Refuted):
@@ -367,7 +436,7 @@ def decide(claim: Claim, *, scope: str, budget: int = BUDGET, seed: int = 0) -> 
 
     found = point(verdict.counterexample)
     low, high = 0, claim.order.at(found)
-    while low < high:  # the first index: no smaller one is wrong
+    while first and low < high:  # no smaller index is wrong
         middle = (low + high) // 2
         again = prove(goal, given=[*given, order.z3() <= middle], scope=scope, budget=budget, seed=seed)
         effort += again.effort

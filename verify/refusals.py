@@ -1,31 +1,30 @@
 """Certify a refusal: no layout has the values that were asked for.
 
 A layout with the values could be split into digits of prime extent, innermost first in some order of the prime factors
-of its size, and then each stride is forced: it is one value of the table less the first.  So for every order there is
-one candidate, and the refusal is right exactly when every candidate is wrong somewhere.  Small tables are compared
-point by point, large ones by :func:`verify.reads.decide`.  Where the refusal names an index, it must be the first that
-no candidate reaches.
+of its size, and then each stride is forced: it is one value of the table less the first.  The search below grows
+beginnings of the table digit by digit; the refusal is right exactly when the whole table is not reached.  Short
+beginnings are compared point by point, long ones by :func:`verify.reads.decide`.  Where the refusal names an index, it
+must be the first that no layout of this size reaches.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from layoutalg.errors import NotExpressibleError
 from layoutalg.index import Affine
 from layoutalg.tile import TileLayout
-from verify.goals import Goal
-from verify.reads import Claim, Linear, Read, Symbolic, decide, variable
-from verify.sides import Side
+from verify.goals import Goal, greedy_translates
+from verify.reads import Claim, Read, Symbolic, decide, variable
+from verify.sides import Side, add_places
 from verify.verdict import Proved, Refuted, Unknown, Verdict
 
 __all__ = ["certify_refusal"]
 
-_MAX_ORDERS: Final = 2_000
-_MAX_POINTS: Final = 1 << 14
+#: Beginnings of a table up to this long are compared point by point.
+_MAX_POINTS: Final = 1 << 12
 
 Value = dict[str, int]
 
@@ -47,6 +46,8 @@ def certify_refusal(
     scope = f"{op}({', '.join(map(str, [*inputs, *options.values()]))}): no layout has these values"
     if op == "pack":
         return _pack(scope, *inputs, budget=budget, **options)
+    if op == "complement":
+        return _translates(scope, *inputs, budget=budget, **options)
     if op == "fuse_axes":
         return _range(scope, goal_of(None, *inputs, **options), error, budget=budget)
     if op not in ("slice", "group", "group_many", "regroup", "permute", "tile", "direct_sum", "compose", "split_axis"):
@@ -65,8 +66,18 @@ class _Values:
             raise Symbolic("a refusal with named parameters")
         self.goal, self.split, self.size = goal, split, goal.size
         self.coordinates = _places(goal)
+        self.listed: list[int] | None = None
+
+    @classmethod
+    def of(cls, values: list[int]) -> _Values:
+        """A table that is given as it is, on axis m."""
+        table = cls(Goal({"n": (0, len(values) - 1)}, variable("n"), Side(), Side()))
+        table.listed = values
+        return table
 
     def at(self, n: int) -> Value:
+        if self.listed is not None:
+            return {"m": self.listed[n]}
         values: dict[str, int] = {}
         for name, (weight, extent) in self.coordinates.items():
             values[name] = n // weight % extent
@@ -126,88 +137,118 @@ def _parts(op: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Callab
     return split
 
 
-# -- candidates ----------------------------------------------------------------------------------------------------
+# -- which tables are layouts --------------------------------------------------------------------------------------
 
 
-def _orders(goal: Goal) -> Iterator[tuple[int, ...]]:
-    """Digit extents, innermost first, that a layout with the required boundaries or extents could have."""
-    if goal.extents:
-        yield tuple(e for e in reversed(goal.extents) if e > 1)
-        return
-    marks = sorted({1, goal.size, *goal.boundaries})
-    if any(b % a for a, b in itertools.pairwise(marks)):
-        return
-    blocks = [_prime_orders(b // a) for a, b in itertools.pairwise(marks)]
-    if math.prod(len(block) for block in blocks) > _MAX_ORDERS:
-        raise Symbolic(f"over {_MAX_ORDERS} orders of prime digits")
-    for chosen in itertools.product(*blocks):
-        yield tuple(p for block in chosen for p in block)
+class _Search:
+    """Which beginnings [0, u) of the table are layouts, growing by one digit at a time.
+
+    If the values below u are a layout, a further digit of extent p fits exactly when the values below u*p are the
+    former repeated p times, each time moved by the same step on one axis.  That depends on u and p alone, not on the
+    digits below, so there are only as many questions as divisors of the size.
+    """
+
+    def __init__(self, values: _Values, goal: Goal, budget: int) -> None:
+        self.values, self.goal, self.budget = values, goal, budget
+        self.size, self.effort = values.size, 0
+        self.start = values.at(0)
+        #: u -> the iters, outermost first, of one layout of the values below u.
+        self.reached: dict[int, tuple[tuple[int, int, str], ...]] = {1: ()}
+        self.failed: list[tuple[int, int]] = []  # (u, p) that does not fit
+
+    def run(self) -> None:
+        """Find every u that is reached, and every digit that fails there."""
+        waiting = [1]
+        while waiting:
+            u = waiting.pop()
+            for p in self._next(u):
+                if u * p in self.reached:
+                    continue
+                if self._fits(u, p):
+                    self.reached[u * p] = ((p, *self._step(u)[0]), *self.reached[u])
+                    waiting.append(u * p)
+                else:
+                    self.failed.append((u, p))
+
+    def _next(self, u: int) -> list[int]:
+        """Extents of the next digit: primes, or what the request prescribes; no required boundary is jumped over."""
+        if self.goal.extents:
+            units = list(itertools.accumulate(reversed(self.goal.extents), lambda a, b: a * b, initial=1))
+            return [v // w for w, v in itertools.pairwise(units) if w == u and v > w]
+        rest = self.size // u
+        marks = [b for b in self.goal.boundaries if b > u]
+        return [p for p in _primes(rest) if all(b % (u * p) == 0 for b in marks)]
+
+    def _step(self, u: int) -> tuple[tuple[int, str], bool]:
+        """The step of a digit of unit u, and whether it lies on one axis."""
+        there = self.values.at(u)
+        step = {a: there.get(a, 0) - self.start.get(a, 0) for a in {**there, **self.start}}
+        moving = [(s, a) for a, s in step.items() if s]
+        return (moving[0] if moving else (0, "m")), len(moving) <= 1
+
+    def candidate(self, u: int, p: int) -> TileLayout:
+        """The only layout of the first u*p values."""
+        return self.layout(((p, *self._step(u)[0]), *self.reached[u]))
+
+    def layout(self, shard: tuple[tuple[int, int, str], ...]) -> TileLayout:
+        """These iters from the table's first value on."""
+        return TileLayout.from_iters(shard=shard, offset={a: v for a, v in self.start.items() if v})
+
+    def _fits(self, u: int, p: int) -> bool:
+        if not self._step(u)[1]:
+            return False
+        verdict = self.compare(u, p, u * p)
+        if isinstance(verdict, Unknown):
+            raise Symbolic(f"digits of {p} above {u} elements: {verdict.reason}")
+        return verdict.ok
+
+    def compare(self, u: int, p: int, before: int) -> Verdict:
+        """Decide whether the candidate has all values below an index of at most u*p."""
+        candidate = self.candidate(u, p)
+        if before <= _MAX_POINTS or self.values.listed is not None:
+            for n in range(before):
+                found, wanted = candidate.apply(n), self.values.at(n)
+                if any(found.get(a, 0) != wanted.get(a, 0) for a in {**found, **wanted}):
+                    return Refuted("candidate", {"index": n})
+            return Proved("candidate")
+        if self.values.split is not None:
+            raise Symbolic(f"a refused split of {self.size} values")
+        side = Side().read(candidate, self.goal.order, endless=True)
+        reads = (*side.reads, *(_negate(read) for read in self.goal.right.reads))
+        rest = add_places(side.offset, self.goal.right.offset, -1)
+        weights = dict(self.goal.order.terms)
+        ranges = {
+            name: (low, min(high, (before - 1) // weights[name]) if weights.get(name) else high)
+            for name, (low, high) in self.goal.ranges.items()
+        }
+        claim = Claim(ranges, self.goal.order, reads, rest, before=before)
+        verdict = decide(claim, scope="candidate", budget=self.budget, first=False)
+        self.effort += verdict.effort
+        return verdict
+
+    def wrong_by(self, u: int, p: int, index: int) -> bool:
+        """Whether the digit (u, p) fails at an index of at most ``index``."""
+        if not self._step(u)[1]:
+            return u <= index
+        if index >= u * p - 1:
+            return True
+        verdict = self.compare(u, p, index + 1)
+        if isinstance(verdict, Unknown):
+            raise Symbolic(verdict.reason)
+        return not verdict.ok
 
 
-def _prime_orders(n: int) -> list[tuple[int, ...]]:
-    factors, p = [], 2
+def _primes(n: int) -> list[int]:
+    found, p = [], 2
     while n > 1:
         if p * p > n:
             p = n
-        while n % p == 0:
-            factors.append(p)
-            n //= p
+        if n % p == 0:
+            found.append(p)
+            while n % p == 0:
+                n //= p
         p += 1
-    if math.factorial(len(factors)) // math.prod(math.factorial(factors.count(q)) for q in set(factors)) > _MAX_ORDERS:
-        raise Symbolic(f"over {_MAX_ORDERS} orders of prime digits")
-    return _arrangements(tuple(factors))
-
-
-def _arrangements(factors: tuple[int, ...]) -> list[tuple[int, ...]]:
-    if not factors:
-        return [()]
-    found: list[tuple[int, ...]] = []
-    for p in sorted(set(factors)):
-        rest = list(factors)
-        rest.remove(p)
-        found.extend((p, *tail) for tail in _arrangements(tuple(rest)))
     return found
-
-
-def _candidate(values: _Values, order: Sequence[int]) -> tuple[TileLayout, int]:
-    """The only layout with these digits that can have the values, and where a step on two axes first occurs."""
-    start = values.at(0)
-    shard: list[tuple[int, int, str]] = []
-    unit, limit = 1, values.size
-    for extent in order:
-        there = values.at(unit)
-        step = {a: there.get(a, 0) - start.get(a, 0) for a in {**there, **start}}
-        moving = [(a, s) for a, s in step.items() if s]
-        if len(moving) > 1:
-            limit = min(limit, unit)
-        axis, stride = moving[0] if moving else ("m", 0)
-        shard.insert(0, (extent, stride, axis))
-        unit *= extent
-    return TileLayout.from_iters(shard=shard, offset={a: v for a, v in start.items() if v}), limit
-
-
-def _reach(values: _Values, order: Sequence[int], budget: int) -> tuple[int, TileLayout, int]:
-    """First index at which the candidate of an order is wrong (the size if none), the candidate, and the effort."""
-    candidate, limit = _candidate(values, order)
-    if values.size <= _MAX_POINTS:
-        for n in range(limit):
-            found, wanted = candidate.apply(n), values.at(n)
-            if any(found.get(a, 0) != wanted.get(a, 0) for a in {**found, **wanted}):
-                return n, candidate, 0
-        return limit, candidate, 0
-    if values.split is not None:
-        raise Symbolic(f"a refused split of {values.size} values")
-    goal = values.goal
-    side = Side().read(candidate, goal.order)
-    reads = (*side.reads, *(_negate(read) for read in goal.right.reads))
-    rest = {key: form for key, form in side.offset.items()}
-    for key, form in goal.right.offset.items():
-        rest[key] = rest.get(key, Linear()) - form
-    verdict = decide(Claim(goal.ranges, goal.order, reads, rest), scope="candidate", budget=budget)
-    if isinstance(verdict, Unknown):
-        raise Symbolic(verdict.reason)
-    index = values.size if isinstance(verdict, Proved) else int(verdict.counterexample["index"])
-    return min(limit, index), candidate, verdict.effort
 
 
 def _negate(read: Read) -> Read:
@@ -216,16 +257,21 @@ def _negate(read: Read) -> Read:
 
 
 def _no_layout(scope: str, values: _Values, goal: Goal, index: Any, *, budget: int) -> Verdict:
-    effort, first = 0, 0
-    for order in _orders(goal):
-        reach, candidate, spent = _reach(values, order, budget)
-        effort += spent
-        if reach == values.size:
-            return Refuted(scope, {"answer": str(candidate), "digits": order[::-1]}, effort)
-        first = max(first, reach)
-    if index is not None and index != first and not goal.boundaries:
-        return Refuted(scope, {"index": index, "first index that no layout reaches": first}, effort)
-    return Proved(scope, effort)
+    search = _Search(values, goal, budget)
+    search.run()
+    if values.size in search.reached:
+        answer = search.layout(search.reached[values.size])
+        return Refuted(scope, {"answer": str(answer)}, search.effort)
+    if type(index) is not int or goal.boundaries:
+        return Proved(scope, search.effort)
+    # The first index that shows it: every digit fails up to there, and some does not before.
+    late = [(u, p) for u, p in search.failed if u > index or not search.wrong_by(u, p, index)]
+    if late:
+        further = str(search.layout(search.reached[late[0][0]]))
+        return Refuted(scope, {"index": index, "a layout reaches further": further}, search.effort)
+    if all(search.wrong_by(u, p, index - 1) for u, p in search.failed):
+        return Refuted(scope, {"index": index, "no layout reaches": index}, search.effort)
+    return Proved(scope, search.effort)
 
 
 # -- other reasons -------------------------------------------------------------------------------------------------
@@ -252,6 +298,15 @@ def _range(scope: str, goal: Goal, error: NotExpressibleError, *, budget: int) -
     return Proved(scope, effort)
 
 
+def _translates(scope: str, a: TileLayout, cotarget: int, *, budget: int) -> Verdict:
+    """The greedy translates of a complement meet each other, or are no layout."""
+    translates, disjoint = greedy_translates(a, cotarget)
+    if not disjoint:
+        return Proved(f"{scope}; an address stays free whose image would meet an earlier one")
+    values = _Values.of(translates)
+    return _no_layout(scope, values, values.goal, None, budget=budget)
+
+
 def _pack(scope: str, layout: TileLayout, n: int, axis: Any = "m", *, budget: int) -> Verdict:
     """No P has n*P(k) + j = L(k*n + j): elements are no neighbours, places no multiples, or P is no layout."""
     name, size = str(getattr(axis, "name", axis)), layout.size
@@ -272,13 +327,14 @@ def _pack(scope: str, layout: TileLayout, n: int, axis: Any = "m", *, budget: in
         return Proved(scope, verdict.effort) if isinstance(verdict, Refuted) else verdict
     heads = Goal({"n": (0, size // n - 1)}, variable("n"), Side(), Side().read(layout, variable("n") * n))
     own = [(e, s) for e, s, a in layout.replica if a.name == name]
-    values = _Values(heads)
-    for order in _orders(heads):
-        reach, candidate, _ = _reach(values, order, budget)
-        if reach < values.size:
-            continue
-        steps = [s for e, s, a in (*candidate.shard, *layout.replica) if a.name == name and e > 1]
-        start = candidate.offset.get(name, 0) + sum((e - 1) * min(0, s) for e, s in own)
-        if start % n == 0 and all(s % n == 0 for s in steps):
-            return Refuted(scope, {"answer": f"{candidate} in units of {n}"}, verdict.effort)
-    return Proved(scope, verdict.effort)
+    search = _Search(_Values(heads), heads, budget)
+    search.run()
+    effort = verdict.effort + search.effort
+    if size // n not in search.reached:
+        return Proved(scope, effort)
+    shard = search.reached[size // n]
+    steps = [s for _, s, a in shard if a == name] + [s for e, s in own if e > 1]
+    start = search.start.get(name, 0) + sum((e - 1) * min(0, s) for e, s in own)
+    if start % n or any(s % n for s in steps):
+        return Proved(scope, effort)
+    return Refuted(scope, {"answer": f"{TileLayout.from_iters(shard=shard)} in units of {n}"}, effort)

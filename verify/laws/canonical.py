@@ -7,11 +7,12 @@ unique.  The families run the shipping ``canonical_shard`` and ``first_differenc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any
 
-from layoutalg.algebra import equality
+from layoutalg.algebra import canonical, equality
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.axis import m
 from layoutalg.iters import Iter, Iters
@@ -19,6 +20,7 @@ from layoutalg.tile import TileLayout
 from verify.explore import equal_to, negate, nonzero
 from verify.laws.core import Law
 from verify.laws.family import Labelled, Patch, family, layout_of, table
+from verify.laws.forking import forking_step
 from verify.laws.step import World, places, step, steps_of
 
 __all__ = ["LAWS"]
@@ -195,7 +197,59 @@ def _next_unit(a: Iters, b: Iters) -> int | None:
     return None if len(a) == len(b) and all(x.extent == y.extent for x, y in zip(a, b, strict=True)) else 1
 
 
+def _any_extents(w: Any, rank: int) -> Any:
+    """The canonical list and the list as written have the same outermost digit and place at every index."""
+    extents = [w.extent(f"e{k}") for k in range(rank)]
+    strides = [w.integer(f"s{k}") for k in range(rank)]
+    digits = [w.digit(f"c{k}", e) for k, e in enumerate(extents)]
+    n = w.digits(w.integer("u"), *zip(digits, extents, strict=True))
+    written = tuple(Iter(e, s, m) for e, s in zip(extents, strides, strict=True))
+    form = canonical.canonical_shard(written)
+    for it in form[1:]:
+        w.know("divmod", n // it.extent, 1, 0)
+    return w.same(
+        w.values([(it.extent, it.stride) for it in form], n), w.values(list(zip(extents, strides, strict=True)), n)
+    )
+
+
+def _replay_any_extents(v: Any) -> tuple[Any, Any]:
+    written = tuple(Iter(v[f"e{k}"], v[f"s{k}"], m) for k in range(v["rank"]))
+    n = v["u"]
+    for k in range(v["rank"]):
+        n = n * v[f"e{k}"] + v[f"c{k}"]
+    forms = [canonical_shard(written), _canonical_with("own")(written)]
+    found = [places([(it.extent, it.stride) for it in form], n) for form in forms]
+    return found[0], found[1]
+
+
+def _small_forms() -> Any:
+    from verify.verdict import Proved, Refuted
+
+    count = 0
+    for rank in (1, 2, 3):
+        for extents in product((1, 2, 3), repeat=rank):
+            for strides in product((0, 1, 2, 3), repeat=rank):
+                written = [(e, s) for e, s in zip(extents, strides, strict=True)]
+                form = [(it.extent, it.stride) for it in canonical_shard(tuple(Iter(e, s, m) for e, s in written))]
+                for n in range(2 * math.prod(extents)):
+                    count += 1
+                    if places(form, n) != places(written, n):
+                        return Refuted("small lists", {"list": written, "index": n})
+    return Proved(f"{count} members evaluated")
+
+
 def _laws() -> Iterator[Law]:
+    yield forking_step(
+        "canonical.form_of_any_extents",
+        "canonical_shard keeps the map, run on unknown extents and strides along every path.",
+        scope="all extents and strides, lists to rank 3, all indices",
+        function=_any_extents,
+        cases=({"rank": 1}, {"rank": 2}, {"rank": 3}),
+        mutants={
+            "fused by the outer iter's own extent": (tuple(_mistake("own")), _replay_any_extents),
+        },
+        evaluate=_small_forms,
+    )
     one = (("m",), ("laneid",))
     two = (("m", "m"), ("laneid", "laneid"), ("laneid", "m"))
     three = (("m", "m", "m"), ("laneid", "laneid", "laneid"), ("laneid", "m", "m"), ("m", "laneid", "m"))

@@ -375,69 +375,74 @@ def _intervals(*cases: str) -> Iterator[Box]:
         yield from boxes(*spelt(layout), [int(e) for e in shape.split("x")] if shape else None)
 
 
-def _laws() -> Iterator[Law]:
-    rank2 = ("2x2:mm", "2x3:mm", "3x2:mm", "4x2:mm", "2x4:mm", "3x3:mm", "4x3:mm", "3x4:mm")
-    yield _family(
-        "intervals_of_two_iters",
-        _intervals(*rank2),
-        "(e0,e1) up to (4,3) on one axis",
+#: Family -> its lists (extents, axes, and the shape where it is not one dimension), what they are, and mutants.
+_FAMILIES: dict[str, tuple[tuple[str, ...], str, dict[str, Patch]]] = {
+    "intervals_of_two_iters": (
+        ("2x2:mm", "2x3:mm", "3x2:mm", "4x2:mm", "2x4:mm", "3x3:mm", "4x3:mm", "3x4:mm", "5x2:mm", "2x6:mm"),
+        "(e0,e1) up to 12 elements on one axis",
         {"peel without alignment": UNGUARDED, "run one element too long": PIVOT, "half shift forgotten": NO_HALF_SHIFT},
-    )
-    mixed = ("2x2:ml", "3x2:ml", "2x3:ml", "4x2:ml", "2x4:ml", "3x4:lm")
-    yield _family(
-        "intervals_on_two_axes",
-        _intervals(*mixed),
-        "(e0,e1) up to (3,4) on two axes",
+    ),
+    "intervals_on_two_axes": (
+        ("2x2:ml", "3x2:ml", "2x3:ml", "4x2:ml", "2x4:ml", "3x4:lm", "6x2:lm"),
+        "(e0,e1) up to 12 elements on two axes",
         {"a step on two axes taken for one": TWO_AXES},
-    )
-    yield _family(
-        "intervals_2x2x2",
-        _intervals("2x2x2:mmm"),
+    ),
+    "intervals_2x2x2": (
+        ("2x2x2:mmm",),
         "(2,2,2) on one axis",
         {"the neighbour's stride at every crossing": NEIGHBOUR, "smooth crossings missed": NEVER_SMOOTH},
-    )
-    yield _family(
-        "intervals_2x2x2_two_axes",
-        _intervals("2x2x2:mml", "2x2x2:mlm", "2x2x2:lmm"),
+    ),
+    "intervals_2x2x2_two_axes": (
+        ("2x2x2:mml", "2x2x2:mlm", "2x2x2:lmm"),
         "(2,2,2) on two axes",
         {"every crossing taken for smooth": ALWAYS_SMOOTH},
-    )
-    yield _family(
-        "intervals_2x2x3",
-        _intervals("2x2x3:mmm"),
-        "(2,2,3) on one axis",
+    ),
+    "intervals_2x2x3": (
+        ("2x2x3:mmm", "2x2x3:mlm"),
+        "(2,2,3) on one and two axes",
         {"the neighbour's stride at every crossing": NEIGHBOUR},
-    )
-    yield _family(
-        "intervals_2x3x2",
-        _intervals("2x3x2:mmm", "3x2x2:mmm"),
+    ),
+    "intervals_2x3x2": (
+        ("2x3x2:mmm", "3x2x2:mmm"),
         "(2,3,2) and (3,2,2) on one axis",
         {"progression one too short": SHORT},
-    )
-    yield _family(
-        "intervals_2x2x4",
-        _intervals("2x2x4:mmm"),
-        "(2,2,4) on one axis",
-        {"the neighbour's stride at every crossing": NEIGHBOUR},
-    )
-    yield _family(
-        "intervals_2x2x2x2",
-        _intervals("2x2x2x2:mmmm"),
-        "(2,2,2,2) on one axis",
-        {"half shift forgotten": NO_HALF_SHIFT},
-    )
-    yield _family(
-        "boxes_of_two_dimensions",
-        _intervals("2x2x2:mmm as 2x4", "2x2x2:mmm as 4x2", "2x2x2:mlm as 2x4", "3x2x2:mmm as 6x2", "2x2x3:mmm as 2x6"),
+    ),
+    "intervals_2x2x4": (("2x2x4:mmm",), "(2,2,4) on one axis", {"the neighbour's stride at every crossing": NEIGHBOUR}),
+    "intervals_2x4x2": (("2x4x2:mmm",), "(2,4,2) on one axis", {"progression one too short": SHORT}),
+    "intervals_4x2x2": (("4x2x2:mmm",), "(4,2,2) on one axis", {"half shift forgotten": NO_HALF_SHIFT}),
+    "intervals_3x3x2": (("3x3x2:mmm",), "(3,3,2) on one axis", {"peel without alignment": UNGUARDED}),
+    "intervals_2x2x2x2": (("2x2x2x2:mmmm",), "(2,2,2,2) on one axis", {"half shift forgotten": NO_HALF_SHIFT}),
+    "intervals_2x2x2x2_two_axes": (
+        ("2x2x2x2:mlmm",),
+        "(2,2,2,2) on two axes",
+        {"a step on two axes taken for one": TWO_AXES},
+    ),
+    "boxes_of_two_dimensions": (
+        ("2x2x2:mmm as 2x4", "2x2x2:mmm as 4x2", "2x2x2:mlm as 2x4", "3x2x2:mmm as 6x2", "2x2x3:mmm as 2x6"),
         "two-dimensional shapes over three iters",
         {"run one element too long": PIVOT},
-    )
-    yield _family(
-        "boxes_of_2x2x2x2",
-        _intervals("2x2x2x2:mmmm as 4x4"),
+    ),
+    "boxes_of_2x2x2x2": (
+        ("2x2x2x2:mmmm as 4x4",),
         "(2,2,2,2) as a (4, 4) shape",
         {"peel without alignment": UNGUARDED},
-    )
+    ),
+    "boxes_of_2x8": (
+        ("2x2x2x2:mmmm as 2x8",),
+        "(2,2,2,2) as a (2, 8) shape",
+        {"the neighbour's stride at every crossing": NEIGHBOUR},
+    ),
+    "boxes_of_three_dimensions": (
+        ("2x2x2x2:mmmm as 2x4x2", "2x2x2:mlm as 2x2x2", "2x2x2x2:mmlm as 2x2x4"),
+        "three-dimensional shapes over (2,2,2) and (2,2,2,2)",
+        {"run one element too long": PIVOT},
+    ),
+}
+
+
+def _laws() -> Iterator[Law]:
+    for name, (lists, what, mutants) in _FAMILIES.items():
+        yield _family(name, _intervals(*lists), what, mutants)
     yield family(
         "slicing.run_length",
         "The length found for the half shift is that of the longest progression from the begin.",

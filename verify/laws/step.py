@@ -46,7 +46,7 @@ class Num(Term):
         self.expr, self.world = expr, world
 
     def _with(self, expr: Any) -> Num:
-        return Num(expr, self.world)
+        return self.world.number(expr)
 
     def __add__(self, other: Any) -> Num:
         return self._with(self.expr + _expr(other))
@@ -100,7 +100,7 @@ class Num(Term):
         difference = normal(self.expr - _expr(other))
         if z3.is_int_value(difference):
             return bool(difference.as_long() == 0)
-        raise UndecidedError(f"a step asks no questions, but {self.expr} == {other} was asked")
+        return self.world.decide(difference == 0)
 
 
 def _expr(value: Any) -> Any:
@@ -187,27 +187,35 @@ class _Solver(World):
         super().__init__(wrong)
         self.given: list[Any] = []
 
+    def number(self, expr: Any) -> Num:
+        """A number of this world."""
+        return Num(expr, self)
+
     def div(self, n: Any, e: Any) -> Any:
         raise NotImplementedError
 
     def mod(self, n: Any, e: Any) -> Any:
         raise NotImplementedError
 
+    def decide(self, condition: Any) -> bool:
+        """Answer a question that the library's code asks about unknowns; a plain step asks none."""
+        raise UndecidedError(f"a step asks no questions, but {condition} was asked")
+
     def division(self, n: Any, e: Any) -> tuple[Any, Any]:
-        return Num(n.expr / e.expr, self), Num(n.expr % e.expr, self)
+        return self.number(n.expr / e.expr), self.number(n.expr % e.expr)
 
     def integer(self, name: str) -> Any:
-        return Num(z3.Int(name), self)
+        return self.number(z3.Int(name))
 
     def extent(self, name: str) -> Any:
         value = z3.Int(name)
         self.given.append(value >= 1)
-        return Num(value, self)
+        return self.number(value)
 
     def digit(self, name: str, extent: Any) -> Any:
         value = z3.Int(name)
         self.given.extend([value >= 0, value < _expr(extent)])
-        return Num(value, self)
+        return self.number(value)
 
     def assume(self, condition: Any) -> None:
         self.given.append(condition)
@@ -222,7 +230,7 @@ class _Solver(World):
         return z3.Not(condition)
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Any:
-        return Num(z3.If(condition, _expr(yes), _expr(no)), self)
+        return self.number(z3.If(condition, _expr(yes), _expr(no)))
 
 
 class Proof(_Solver):
@@ -236,12 +244,12 @@ class Proof(_Solver):
 
     def map(self, name: str) -> Callable[[Any], Any]:
         function = z3.Function(name, z3.IntSort(), z3.IntSort())
-        return lambda x: Num(function(normal(_expr(x))), self)
+        return lambda x: self.number(function(normal(_expr(x))))
 
     def digits(self, u: Any, *pairs: tuple[Any, Any]) -> Any:
         n, lemmas = digits(_expr(u), [(_expr(v), _expr(e)) for v, e in pairs])
         self.given.extend(lemmas)
-        return Num(n, self)
+        return self.number(n)
 
     def know(self, lemma: str, *values: Any) -> None:
         self.given.append(_LEMMAS[lemma](*(_expr(v) for v in values)))
