@@ -44,6 +44,7 @@ def prove(kernel: Kernel) -> tuple[Obligation, ...]:
             read_cost=(plan.read.wavefronts, plan.read.excess),
             write_cost=(plan.write.wavefronts, plan.write.excess),
             exact=plan.read.uniform and plan.write.uniform,
+            in_place=problem.in_place,
             warps=plan.warps,
         )
     if isinstance(plan, TmemPlan | RoundTrip):

@@ -34,6 +34,9 @@ CASES: dict[str, tuple[Any, Any, Any, tuple[int, ...], str]] = {
     "gf2 downwards": (dense((8, 16), (0, 1)), strided((8, 16), (-1, -8)), None, (4,), "gf2"),
     "gf2 of a linear map": (MIXED, dense((8, 32), (1, 0)), None, (4, 8), "gf2"),
     "gf2 for four warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (4, 8), "gf2 4 warps"),
+    "vector downwards": (dense((8, 16), (0, 1)), strided((8, 16), (16, -1)) + -3, None, (4,), "vector"),
+    "words downwards": (strided((8, 16), (-16, 1)) + 16, dense((8, 16), (1, 0)), None, (1, 2), "words"),
+    "below the base": (dense((8, 16), (0, 1)) + -37, strided((8, 16), (-1, -8)) + -5, None, (1, 2, 4, 8), "auto"),
     "table": (dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), None, (1, 2, 4, 8, 16), "table"),
     "table of one slot": (dense((3, 5), (0, 1)), dense((3, 5), (1, 0)), None, (4, 8), "table"),
     "table of padded rows": (strided((9, 15), (17, 1)), strided((9, 15), (1, 11)), None, (4, 8), "table"),
@@ -52,6 +55,15 @@ CASES: dict[str, tuple[Any, Any, Any, tuple[int, ...], str]] = {
     "words torn apart": (dense((9, 15), (0, 1)), dense((9, 15), (1, 0)), None, (1, 2), "words"),
     "words of a part": (dense((5, 13), (0, 1)), strided((5, 13), (1, 6)), None, (1, 2), "words"),
     "words for two warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (1,), "words 2 warps"),
+    "one element": (strided((1,), (1,)), strided((1,), (1,)) + 3, None, (1, 4, 16), "auto"),
+    "company for four warps": (dense((3, 5, 4), (0, 1, 2)), dense((3, 5, 4), (1, 0, 2)), None, (1, 2), "words 4 warps"),
+    "a stage of one value": (
+        strided((3, 4, 5), (27, 5, 1)),
+        strided((3, 4, 5), (-21, 1, 5)) + 42,
+        (Param("s", 2, 3), (0, 4), (0, 5)),
+        (1, 2),
+        "words",
+    ),
     "stages": (
         dense((3, 8, 16), (0, 1, 2)),
         strided((3, 8, 16), (128, 1, 8)),
@@ -130,21 +142,8 @@ def test_the_cases_cover_every_form_at_every_width_it_serves():
         assert {(form, width) for width in widths} <= served
 
 
-CERTIFIED = [
-    ("xor of a swizzled side", 4),
-    ("rotation", 8),
-    ("gf2", 2),
-    ("gf2 with unequal banks", 4),
-    ("table", 1),
-    ("table of padded rows", 8),
-    ("table for three warps", 4),
-    ("vector", 4),
-    ("vector in company", 2),
-    ("words", 1),
-    ("words with turning bytes", 1),
-    ("words torn apart", 2),
-    ("stages from the second on", 1),
-]
+#: Staging 60,000 bytes takes the symbolic checker minutes and says nothing about the permute.
+CERTIFIED = [(name, width) for name, width in ALL if name != "table far apart"]
 
 
 @pytest.mark.parametrize(("name", "width"), CERTIFIED)
@@ -168,6 +167,19 @@ def test_narrow_elements_share_registers_where_there_would_be_too_many():
     assert "unsigned regs[45]" in kernel.source
     data, got = run_in_the_interpreter(kernel)
     assert (got == data.reshape(96, 60).T.reshape(-1)).all()
+
+
+def test_stages_that_overlap_between_two_memories_are_kept_apart():
+    source, destination = dense((3, 64), (0, 1)), strided((3, 64), (64, 1)) + 64
+    region = (Param("s", 0, 3), (0, 64))
+    sides = Operand(source, None, region), Operand(destination, None, region)
+    with pytest.raises(PlanError) as caught:
+        permute_layout(*sides, dtype="f32")
+    assert caught.value.facts["rule"] == "stages"
+    kernel = permute_layout(*sides, dtype="f32", in_place=False)
+    data, got = run_in_the_interpreter(kernel)
+    assert (got == expected(kernel, data)).all()
+    assert kernel.certify().certificate["proved"]
 
 
 def test_bools_move_as_bits():

@@ -145,11 +145,13 @@ def test_two_elements_at_one_place_are_refused_with_both():
     assert {"x", "y"} <= set(found[1].verdict.counterexample)
 
 
-def test_a_stage_that_overwrites_what_a_later_one_reads_is_refused():
+def test_a_stage_that_overwrites_what_a_later_one_reads_is_refused_unless_memories_differ():
     source = dense((64,), (0,)).slice((2, 32), ((Param("s", 0, 2), Param("s", 0, 2) + 1), (0, 32)))
     destination = source + 32
     found = prove_plan([list(range(32))], source, destination, width=4, align=16)
     assert isinstance(found[2].verdict, Refuted)
+    found = prove_plan([list(range(32))], source, destination, width=4, align=16, in_place=False)
+    assert found[2].verdict.ok
 
 
 # --- costs ------------------------------------------------------------------------------------------------------------

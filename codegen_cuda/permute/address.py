@@ -42,10 +42,14 @@ def require_plain(problem: Problem, form: str) -> None:
         PlanError: rule ``form``.
     """
     for layout in (problem.source, problem.destination):
-        if isinstance(layout, SwizzledLayout) and not isinstance(layout.swizzle, Swizzle):
+        if not isinstance(layout, SwizzledLayout):
+            continue
+        # Bits are taken of sums, which C only does for numbers that are known not to be negative.
+        downwards = any(it.stride < 0 for it in layout.inner.shard)
+        if downwards or not isinstance(layout.swizzle, Swizzle):
             raise PlanError(
                 f"permute_layout: the {form} form spells addresses with index arithmetic, which does not express "
-                f"{layout.swizzle}; gf2 and table do (plan='auto')",
+                f"{layout}; gf2 and table do (plan='auto')",
                 rule="form",
                 form=form,
             )

@@ -204,7 +204,10 @@ def _table(problem: Problem, plan: Plan, name: str) -> tuple[Sequence[str], Sequ
 def stage_shift(layout: Layout, problem: Problem) -> Expr:
     """Return by how much a stage moves the layout against the first stage, at which a task's places were evaluated."""
     first = {p.name: p.begin for p in problem.params}
-    return stage_terms(layout) - stage_terms(layout).evaluate(first.__getitem__)
+    # A parameter with one value moves nothing, by whatever it would move things.
+    still = {p.name for p in problem.params if p.end - p.begin == 1}
+    moving = Expr(0, tuple((atom, c) for atom, c in stage_terms(layout).terms if atom.name not in still))
+    return moving - moving.evaluate(first.__getitem__)
 
 
 def _table_text(
@@ -223,16 +226,26 @@ def _table_text(
     table = flat.reshape(warps, LANES, rows, vector).transpose(2, 0, 1, 3)
     kind = "unsigned" if vector == 1 else f"uint{vector}"
     text = ",\n".join("    " + _row(lanes) for lanes in table.reshape(rows * warps, LANES, vector))
-    declarations = [f"__device__ const {kind} {name}_schedule[{rows * warps}][{LANES}] = {{\n{text}\n}};"]
+    content = "source and destination offset" if wide else "source offset in the low half, destination in the high"
+    declarations = [
+        f"// Per lane and slot: {content}; all ones: idle.\n"
+        f"__device__ const {kind} {name}_schedule[{rows * warps}][{LANES}] = {{\n{text}\n}};"
+    ]
     index = "warp" if warps > 1 else ""
     setup = [f"const {kind} t{i} = {name}_schedule[{_plus(i * warps, index)}][lane];" for i in range(rows)]
     slots = []
     for r in range(registers):
         fields = [_field(vector, r * per + k) for k in range(per)]
         guard = f"if ({fields[0]} != {_IDLE:#x}u) " if idle[r].any() else ""
-        parts = fields if wide else [f"({fields[0]} & {_HALF:#x})", f"({fields[0]} >> 16)"]
-        slots.append((guard, *(f"{p} + {s}" if s != Expr.of(0) else p for p, s in zip(parts, starts, strict=True))))
+        parts = fields if wide else [f"{fields[0]} & {_HALF:#x}", f"{fields[0]} >> 16"]
+        slots.append((guard, *(_moved(part, start) for part, start in zip(parts, starts, strict=True))))
     return declarations, setup, slots  # type: ignore[return-value]
+
+
+def _moved(index: str, start: Expr) -> str:
+    if start == Expr.of(0):
+        return index
+    return f"({index}) + {start}" if " " in index else f"{index} + {start}"
 
 
 def _plus(number: int, index: str) -> str:

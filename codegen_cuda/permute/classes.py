@@ -20,7 +20,7 @@ __all__ = ["bank_of", "instructions"]
 #: One instruction: the piece of every lane, -1 for idle.
 Row = list[int]
 
-_TRIES = 8
+_TRIES = 4
 
 
 def bank_of(pieces: Pieces, piece: int) -> int:

@@ -99,6 +99,8 @@ def packed_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
     wide = wide_plan(packed[0])
     assert wide is not None
     body = slot_body(packed[0], wide, name)
+    if any(" in = " in line for line in body.setup):
+        return body
     kind = moved_type(packed[0])
     pointers = (
         f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
@@ -124,7 +126,7 @@ def _header(problem: Problem, plan: Plan) -> str:
             for phase, cost in (("read", plan.read), ("write", plan.write))
         ),
         f"registers    {plan.registers} of 32 bits per lane",
-        *(f"considered   {candidate}" for candidate in plan.candidates),
+        *(f"considered   {str(candidate).partition('; other forms')[0]}" for candidate in plan.candidates),
         "Certification proves: every element is carried by exactly one lane and register; every destination receives",
         "the source's element; no stage disturbs a later one; both phases cost the wavefronts stated here, for every",
         "stage and base address; and of the compiled PTX, that it does all that for all data.",
@@ -151,9 +153,20 @@ def _is_dynamic(problem: Problem) -> bool:
     return _shared_bytes(problem) > _STATIC_LIMIT
 
 
+def _lead(problem: Problem) -> int:
+    """Return how many elements lie before coordinate 0 in shared memory: that one is aligned like a base pointer."""
+    per = max(1, ALIGN // problem.width)
+    return -(problem.span()[0] // per) * per
+
+
+def _kept(problem: Problem) -> int:
+    """Return how many elements one copy of the buffers takes in shared memory, whole multiples of the alignment."""
+    count, per = problem.span()[1] + _lead(problem), max(1, ALIGN // problem.width)
+    return count if problem.in_place else -(-count // per) * per
+
+
 def _shared_bytes(problem: Problem) -> int:
-    low, high = problem.span()
-    return (high - low) * problem.width
+    return _kept(problem) * problem.width * (1 if problem.in_place else 2)
 
 
 def _staging(target: str, origin: str, count: int, threads: int) -> list[str]:
@@ -178,13 +191,20 @@ def _unroll(trips: int, depth: int) -> str:
 def _harness(problem: Problem, name: str) -> str:
     kind, threads = moved_type(problem), LANES * problem.warps
     low, high = problem.span()
-    count = high - low
+    count, lead, kept = high - low, _lead(problem), _kept(problem)
     shared = (
         f"    extern __shared__ __align__({ALIGN}) {kind} buffer[];"
         if _is_dynamic(problem)
-        else f"    __shared__ __align__({ALIGN}) {kind} buffer[{count}];"
+        else f"    __shared__ __align__({ALIGN}) {kind} buffer[{_shared_bytes(problem) // problem.width}];"
     )
-    base = f"buffer + {-low}" if low else "buffer"
+
+    def at(place: int) -> str:
+        return f"(buffer + {place})" if place else "buffer"
+
+    # Coordinate 0 of each side, and coordinate `low`, which is the first of the buffers.
+    target, origin = at(lead), at(lead if problem.in_place else lead + kept)
+    first = at(lead + low)
+    second = [] if problem.in_place else _staging(at(kept + lead + low), "src", count, threads)
     variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
     stages = math.prod(p.end - p.begin for p in problem.params)
     loops = [
@@ -198,11 +218,12 @@ def _harness(problem: Problem, name: str) -> str:
         f"{name}(const {kind}* __restrict__ src, {kind}* __restrict__ dst) {{",
         shared,
         *(one if problem.warps == 1 else several),
-        *_staging("buffer", "src", count, threads),
+        *_staging(first, "src", count, threads),
+        *second,
         "    " + _barrier(problem),
         *loops,
-        f"{'    ' * (len(loops) + 1)}{name}_device({', '.join([base, base, *variables])});",
-        *_staging("dst", "buffer", count, threads),
+        f"{'    ' * (len(loops) + 1)}{name}_device({', '.join([target, origin, *variables])});",
+        *_staging("dst", first, count, threads),
         "}",
     ]
     return "\n".join(lines) + "\n"

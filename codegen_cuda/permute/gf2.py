@@ -28,8 +28,8 @@ def plan_gf2(problem: Problem) -> Plan:
     found = gf2_slots(task, problem.warps)
     if found is None:
         raise PlanError(
-            f"permute_layout: the gf2 form needs 2^n elements and addresses that are linear on the bits of the index; "
-            f"{problem.source} to {problem.destination} is not; other forms serve it (plan='auto')",
+            f"permute_layout: the gf2 form needs 2^n elements, two at least, and addresses that are linear on the bits "
+            f"of the index; {problem.source} to {problem.destination} is not; other forms serve it (plan='auto')",
             rule="gf2",
         )
     slots, blocks, sides = found

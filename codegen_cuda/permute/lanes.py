@@ -140,7 +140,10 @@ class _Entries:
         text = ",\n".join(
             "    {" + ", ".join("{" + ", ".join(map(str, lane)) + "}" for lane in row) + "}" for row in table.tolist()
         )
-        return f"__device__ const uint4 {self.name}_schedule[{rows}][{LANES}] = {{\n{text}\n}};"
+        return (
+            "// Per lane, 16 bits each, in order of use: indices of accesses (0xffff: idle) and selectors of bytes.\n"
+            f"__device__ const uint4 {self.name}_schedule[{rows}][{LANES}] = {{\n{text}\n}};"
+        )
 
 
 def lane_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
@@ -179,7 +182,7 @@ def _assemble(name: str, steps: Sequence[_Step], width: int, entries: _Entries) 
         uniform = step.uniform
         selector = f"{uniform:#06x}" if uniform is not None else entries.add(np.array(step.selectors), lines)
         head = f"unsigned {name} = " if step is rest[0] else f"{name} = "
-        lines.append(f"{head}__byte_perm({word}, r{step.register}, {selector});")
+        lines.append(f"{head}__byte_perm({word}, r{step.register}, {selector.strip('()')});")
         word = name
     return lines
 
@@ -217,7 +220,7 @@ class _Side:
         """Return the lines of one load."""
         lines: list[str] = []
         text, guard = self._index(width, table, entries, lines)
-        access = f"{self.pointer}{8 * width}[{text}]"
+        access = f"{self.pointer}{8 * width}[{text[1:-1]}]"
         if not guard:
             return [*lines, f"const unsigned {name} = {access};"]
         return [*lines, f"unsigned {name} = 0;", f"{guard}{name} = {access};"]
@@ -227,4 +230,4 @@ class _Side:
         lines: list[str] = []
         text, guard = self._index(width, table, entries, lines)
         cast = "" if width == 4 else f"({_CARRIERS[width]})"
-        return [*lines, f"{guard}{self.pointer}{8 * width}[{text}] = {cast}{value};"]
+        return [*lines, f"{guard}{self.pointer}{8 * width}[{text[1:-1]}] = {cast}{value};"]

@@ -191,6 +191,9 @@ def choose_blocks(
         return None
     inner = tuple(Span((*inside[0], *inside[1])).basis)
     count = min(_LANE_BITS, bits - len(inner))
+    if count == 0:
+        # A single lane has constant addresses, and compilers join such accesses or let all lanes make them.
+        return None
     spaces = [_still(sides, read, write, part) for part in (1, 4)]
     folds = [
         _Fold(linear.banks(size), size, count, spaces[1]) for linear, size in ((source, read), (destination, write))

@@ -14,7 +14,7 @@ import numpy as np
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.permute.address import stage_terms
-from codegen_cuda.permute.plan import Moves, Plan, list_plan
+from codegen_cuda.permute.plan import LANES, Moves, Plan, list_plan
 from codegen_cuda.permute.problem import Layout, Problem
 from codegen_cuda.permute.task import Ints, Task
 from layoutalg.algebra.recognise import recognise_values
@@ -98,7 +98,9 @@ def expand(form: str, problem: Problem, task: Task, plan: Plan, members: Ints, w
         moves = [[(a.width, np.array([a.elements])) for a in phase] for phase in (plan.reads, plan.writes)]
         reads, writes = (spell(phase) for phase in moves)
     else:
-        reads = writes = spell([(width, plan.table()[:, :, None])])
+        # Whole rounds of the warps, so that instruction i belongs to warp ``i % warps`` here as well.
+        idle = np.full((-len(plan.slots) % plan.warps, LANES), -1, dtype=np.int64)
+        reads = writes = spell([(width, np.concatenate([plan.table(), idle])[:, :, None])])
     details = {"pack": members.shape[1], "as": plan.form, **plan.details}
     return list_plan(
         form, reads, writes, problem, details, task=task, operations=plan.operations, registers=plan.registers

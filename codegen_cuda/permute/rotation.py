@@ -35,6 +35,12 @@ def plan_rotation(problem: Problem) -> Plan:
             a swizzle that C cannot spell.
     """
     require_plain(problem, "rotation")
+    if problem.size == 1:
+        raise PlanError(
+            "permute_layout: the rotation form needs two elements: a single one has a constant address, and compilers "
+            "let all lanes access that; the table form serves it (plan='auto')",
+            rule="rotation",
+        )
     task = task_of(problem)
     slots = -(-problem.size // LANES)
     for order in orders(problem.source, problem.destination):

@@ -8,7 +8,7 @@ counted.  Work is bounded by steps, and by a second on the clock; a plan says wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +25,11 @@ __all__ = ["SECONDS", "plan_scattered"]
 
 #: The search stops after so long.
 SECONDS = 1.0
+#: Shares of that time: for proposing cuts, and for dealing one.
+_CUTTING, _DEALING = 0.35, 0.2
 _CUTS, _TRIALS = 6, 10
-_MOST_ELEMENTS, _SMALL = 8192, 512
+_MOST_ELEMENTS, _SMALL = 16384, 512
 _MOST_INDEX = 0xFFFE
-
-Classes = list[Sequence[Job]]
 
 
 def plan_scattered(problem: Problem, task: Task) -> Plan | None:
@@ -41,22 +41,28 @@ def plan_scattered(problem: Problem, task: Task) -> Plan | None:
     best: _Found | None = None
     # Small requests leave lanes idle that may as well write half words.
     for widest in (4, 2) if task.width == 1 and task.size <= _SMALL else (4,):
-        search = Search(task, start + SECONDS / 3, widest=widest)
+        search = Search(task, start + SECONDS * _CUTTING, widest=widest)
         if max((*search.source.widths, *search.destination.widths)) > task.width:
             best = _look(problem, search, start, best)
-    if best is None:
-        return None
-    return _plan(problem, task, best)
+    return None if best is None else _plan(problem, task, best)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The best classes so far, their wavefronts and registers, and the search whose pieces they name."""
+    """The best classes so far, and the search whose pieces they name."""
 
-    cost: int
-    registers: int
-    classes: Classes
+    classes: list[_Built]
     search: Search
+
+    @property
+    def cost(self) -> int:
+        """Wavefronts: every instruction costs one."""
+        return sum(built.cost for built in self.classes)
+
+    @property
+    def registers(self) -> int:
+        """Registers per lane: what is to be written, and one class's reads at a time."""
+        return sum(len(built.writes) for built in self.classes) + max(len(built.reads) for built in self.classes)
 
 
 def _look(problem: Problem, search: Search, start: float, best: _Found | None) -> _Found | None:
@@ -65,15 +71,40 @@ def _look(problem: Problem, search: Search, start: float, best: _Found | None) -
         if best is not None and trial.hope >= best.cost:
             continue
         now = time.monotonic()
-        if now > start + SECONDS and best is not None:
-            search.stopped = True
+        if now > start + SECONDS * (1 - _DEALING) and best is not None:
+            search.stopped = best.search.stopped = True
             break
-        classes = trial.deal(search, min(start + SECONDS, now + SECONDS / 4))
-        cost = sum(_count(jobs, search) for jobs in classes)
-        registers = _registers(classes, search)
-        if registers <= problem.max_registers and (best is None or cost < best.cost):
-            best = _Found(cost, registers, classes, search)
+        search.deadline = start + SECONDS
+        found = _Found(trial.deal(search, now + SECONDS * _DEALING), search)
+        if found.registers <= problem.max_registers and (best is None or found.cost < best.cost):
+            best = found
     return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A class with its instructions, each a width and a piece per lane."""
+
+    jobs: Sequence[Job]
+    reads: list[tuple[int, list[int]]]
+    writes: list[tuple[int, list[int]]]
+
+    @property
+    def cost(self) -> int:
+        """Wavefronts."""
+        return len(self.reads) + len(self.writes)
+
+
+def _build(classes: Iterable[Sequence[Job]], search: Search) -> list[_Built]:
+    return [
+        _Built(
+            jobs,
+            instructions(jobs, search.source, reads=True),
+            instructions(jobs, search.destination, reads=False),
+        )
+        for jobs in classes
+        if jobs
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +121,23 @@ class _Trial:
     cut: Cut
     classes: int
 
-    def deal(self, search: Search, deadline: float) -> Classes:
-        """Return classes of jobs."""
+    def deal(self, search: Search, deadline: float) -> list[_Built]:
+        """Return classes of jobs, as far as possible free of full banks."""
         sides = search.source, search.destination
         if self.classes:
             rooms = [Room(LANES, *_size(self.cut.jobs))] * self.classes
-            return [jobs for jobs in balance(self.cut.jobs, rooms, *sides, deadline) if jobs]
+            return _build(balance(self.cut.jobs, rooms, *sides, deadline), search)
         full = [self.cut.jobs[k * LANES : (k + 1) * LANES] for k in range(self.cut.full)]
         rooms = [Room(LANES, *_size(jobs)) for jobs in full]
         left = len(self.cut.jobs) - LANES * self.cut.full
         if left:
             sizes = [_size(jobs) for jobs in self.cut.rest]
             rooms.append(Room(left, sum(r for r, _ in sizes), sum(w for _, w in sizes)))
-        dealt: Classes = list(balance(self.cut.jobs, rooms, *sides, deadline))
-        if not left:
-            return dealt
-        rest = dealt.pop()
-        as_it_is: Classes = [rest]
-        anew: Classes = list(search.recut(sorted(d for job in rest for d in job.writes)))
-        return dealt + min(as_it_is, anew, key=lambda classes: sum(_count(jobs, search) for jobs in classes))
+        dealt = balance(self.cut.jobs, rooms, *sides, deadline)
+        rest = dealt.pop() if left else []
+        anew = search.recut(sorted(d for job in rest for d in job.writes)) if rest else ()
+        choices = [_build(classes, search) for classes in ([rest], anew)]
+        return _build(dealt, search) + min(choices, key=lambda built: sum(one.cost for one in built))
 
 
 def _trials(search: Search) -> Iterator[_Trial]:
@@ -129,37 +158,30 @@ def _size(jobs: Sequence[Job]) -> tuple[int, int]:
     return max(len(job.reads) for job in jobs), max(len(job.writes) for job in jobs)
 
 
-def _count(jobs: Sequence[Job], search: Search) -> int:
-    """Wavefronts of a class: every instruction costs one."""
-    reads = instructions(jobs, search.source, reads=True)
-    return len(reads) + len(instructions(jobs, search.destination, reads=False))
-
-
-def _registers(classes: Classes, search: Search) -> int:
-    """Registers per lane: what is to be written, and one class's reads at a time."""
-    writes = sum(len(instructions(jobs, search.destination, reads=False)) for jobs in classes)
-    return writes + max(len(instructions(jobs, search.source, reads=True)) for jobs in classes)
-
-
 def _plan(problem: Problem, task: Task, best: _Found) -> Plan:
-    registers, classes, search = best.registers, best.classes, best.search
+    search = best.search
+    sides = {
+        "source": (search.source, _held(search.source)),
+        "destination": (search.destination, _held(search.destination)),
+    }
     reads: list[Moves] = []
     writes: list[Moves] = []
-    for jobs in classes:
-        wanted = [set(job.writes) for job in jobs]
-        for side, pieces, moves in (("source", search.source, reads), ("destination", search.destination, writes)):
-            held = _held(pieces)
-            for width, row in instructions(jobs, pieces, reads=side == "source"):
-                moves.append((width, _spell(task, side, pieces, held, width, row, wanted, search)))
-    sizes = [_size(jobs) for jobs in classes]
+    for built in best.classes:
+        wanted = [set(job.writes) for job in built.jobs]
+        for side, rows, moves in (("source", built.reads, reads), ("destination", built.writes, writes)):
+            for width, row in rows:
+                moves.append((width, _spell(task, side, *sides[side], width, row, wanted, search)))
+    sizes = [_size(built.jobs) for built in best.classes]
     details = {
-        "jobs": tuple(len(jobs) for jobs in classes),
+        "jobs": tuple(len(built.jobs) for built in best.classes),
         "reads": tuple(r for r, _ in sizes),
         "writes": tuple(w for _, w in sizes),
         "search": "stopped by the clock" if search.stopped else "complete",
     }
     operations = count_operations(reads, writes)
-    return list_plan("words", reads, writes, problem, details, task=task, operations=operations, registers=registers)
+    return list_plan(
+        "words", reads, writes, problem, details, task=task, operations=operations, registers=best.registers
+    )
 
 
 def _held(pieces: Pieces) -> list[list[int]]:

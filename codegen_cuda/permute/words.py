@@ -37,8 +37,8 @@ def plan_words(problem: Problem) -> Plan:
     plans = list(_plans(problem))
     if not plans:
         raise PlanError(
-            "permute_layout: no two elements share a word on one side, so the words form has nothing to join; other "
-            "forms serve it (plan='auto')",
+            f"permute_layout: the words form found no elements to join within {problem.max_registers} registers, "
+            f"{problem.warps} warps and aligned words; other forms serve it (plan='auto')",
             rule="words",
         )
     return min(plans, key=lambda plan: plan.cost)
