@@ -54,7 +54,11 @@ class Term:
 
 
 def equal(a: Number, b: Number) -> bool:
-    """Decide ``a == b``."""
+    """Decide ``a == b``.
+
+    >>> equal(12, 3 * 4)
+    True
+    """
     if type(a) is int and type(b) is int:
         return a == b
     if isinstance(a, Term):
@@ -70,6 +74,9 @@ def certainly_equal(a: Number, b: Number) -> bool:
     """Say whether ``a == b`` is known to hold; an undecided question counts as no.
 
     For questions where no is always a sound answer, such as whether an iter may be dropped.
+
+    >>> certainly_equal(1, 1), certainly_equal(2, 1)
+    (True, False)
     """
     if type(a) is int and type(b) is int:
         return a == b
@@ -85,6 +92,9 @@ def joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Nu
     """Decide whether an iter continues its inner neighbour's progression: ``stride == inner_extent * inner_stride``.
 
     Symbolic extents count as at least 2 here: at extent 1 there is nothing to join, and either answer is right.
+
+    >>> joins(8, 8, 1, 4), joins(16, 8, 1, 4)
+    (True, False)
     """
     if type(stride) is int and type(inner_extent) is int and type(inner_stride) is int:
         return stride == inner_extent * inner_stride
@@ -96,7 +106,11 @@ def joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Nu
 
 
 def at_most(a: Number, b: Number) -> bool:
-    """Decide ``a <= b``."""
+    """Decide ``a <= b``.
+
+    >>> at_most(3, 2)
+    False
+    """
     if type(a) is int and type(b) is int:
         return a <= b
     if isinstance(a, Term):
@@ -127,7 +141,11 @@ def exact_quotient(a: Number, b: Number) -> Number | None:
 
 
 def is_symbolic(value: object) -> bool:
-    """Say whether value is a number of the algebra that is not an int."""
+    """Say whether value is a number of the algebra that is not an int.
+
+    >>> is_symbolic(4)
+    False
+    """
     return isinstance(value, Term) or type(value).__module__.partition(".")[0] == "sympy"
 
 

@@ -85,7 +85,11 @@ class Affine(Term):
         raise AttributeError(f"{type(self).__name__} is immutable: cannot set {key}")
 
     def bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest value, both attained."""
+        """Return the least and the greatest value, both attained.
+
+        >>> bounds(4), bounds(3 * Param("s", 0, 4) - 1)
+        ((4, 4), (-1, 8))
+        """
         low = high = self.const
         for param, c in self.terms:
             ends = (c * param.begin, c * (param.end - 1))
@@ -101,7 +105,7 @@ class Affine(Term):
         total: Number = self.const
         for param, c in self.terms:
             if param.name in values:
-                value = values[param.name]
+                value = as_number(values[param.name], param.name)
                 if not param.begin <= value < param.end:
                     raise RangeError(
                         f"{param.name} = {value} is outside its range [{param.begin}, {param.end})", value=value
@@ -259,7 +263,12 @@ def bounds(value: Number) -> tuple[int, int]:
 
 
 def bounds_of_sum(values: Sequence[Number]) -> tuple[int, int]:
-    """Return the bounds of a sum, parameters shared between the summands counted once."""
+    """Return the bounds of a sum, parameters shared between the summands counted once.
+
+    >>> s = Param("s", 0, 4)
+    >>> bounds_of_sum([s, -1 * s, 2])
+    (2, 2)
+    """
     return bounds(sum(values, start=0))
 
 
@@ -305,7 +314,11 @@ def divide(value: Number, divisor: Number) -> tuple[Number, Number]:
 
 
 def split_off(index: Number, extent: Number) -> tuple[Number, Number]:
-    """Return ``index // extent`` and ``index % extent``, a sympy expression by its terms where they allow it."""
+    """Return ``index // extent`` and ``index % extent``, a sympy expression by its terms where they allow it.
+
+    >>> split_off(13, 8)
+    (1, 5)
+    """
     if type(index).__module__.partition(".")[0] == "sympy" or type(extent).__module__.partition(".")[0] == "sympy":
         try:
             return divide(index, extent)
@@ -315,5 +328,9 @@ def split_off(index: Number, extent: Number) -> tuple[Number, Number]:
 
 
 def substitute(value: Number, values: Mapping[str, int]) -> Number:
-    """Replace parameters in an int or affine expression."""
+    """Replace parameters in an int or affine expression.
+
+    >>> substitute(4, {"s": 1}), substitute(8 * Param("s", 0, 2), {"s": 1})
+    (4, 8)
+    """
     return value.substitute(values) if isinstance(value, Affine) else value

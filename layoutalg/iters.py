@@ -91,7 +91,11 @@ def size_of(iters: Iterable[Iter]) -> Number:
 
 
 def combine(*vectors: Vector) -> Vector:
-    """Add sparse vectors."""
+    """Add sparse vectors.
+
+    >>> combine({m: 1}, {m: 2, Axis.get("laneid"): 3})
+    {m: 3, laneid: 3}
+    """
     total: Vector = {}
     for vector in vectors:
         for axis, value in vector.items():
@@ -100,12 +104,20 @@ def combine(*vectors: Vector) -> Vector:
 
 
 def scale_vector(vector: Vector, factor: Number) -> Vector:
-    """Multiply every coordinate."""
+    """Multiply every coordinate.
+
+    >>> scale_vector({m: 3}, 4)
+    {m: 12}
+    """
     return {axis: value * factor for axis, value in vector.items()}
 
 
 def vectors_equal(a: Vector, b: Vector) -> bool:
-    """Decide whether two sparse vectors are the same place."""
+    """Decide whether two sparse vectors are the same place.
+
+    >>> vectors_equal({m: 3}, {m: 3, Axis.get("laneid"): 0})
+    True
+    """
     return all(equal(a.get(axis, 0), b.get(axis, 0)) for axis in {**a, **b})
 
 
@@ -156,7 +168,11 @@ def vector_step(iters: Sequence[Iter], index: Number) -> Vector:
 
 
 def is_multiple_of_axis(vector: Vector) -> tuple[Number, Axis] | None:
-    """Return ``(stride, axis)`` if the vector lies on one axis (zero counts as on ``m``), else None."""
+    """Return ``(stride, axis)`` if the vector lies on one axis (zero counts as on ``m``), else None.
+
+    >>> is_multiple_of_axis({m: 3, Axis.get("laneid"): 0}), is_multiple_of_axis({m: 3, Axis.get("laneid"): 1})
+    ((3, m), None)
+    """
     found: tuple[Number, Axis] | None = None
     for axis, value in vector.items():
         if equal(value, 0):

@@ -104,6 +104,8 @@ class Operations(Points):
         >>> TileLayout(S[32:1]).group_many([(4, 8), (16, 2)])
         (TileLayout(S[(4,4,2):(8,2,1)]), ((0, 1, 3), (0, 2, 3)))
         """
+        if not isinstance(shapes, Sequence):
+            raise RegionError(f"group_many takes a list of shapes, not {shapes!r}", shapes=shapes)
         extents = [check_shape(shape, self.size) for shape in shapes]
         iters, seps = group_many_iters(canonical_shard(self.shard), extents)
         return self._with_shard(iters), seps
@@ -155,7 +157,7 @@ class Operations(Points):
         """Reorder the logical dimensions: ``new[x[dims[0]], x[dims[1]], ...] = old[x]``.
 
         Args:
-            dims: a permutation of the dimensions, negative ones count from the end.
+            dims: a permutation of the dimensions, as arguments or one tuple; negative ones count from the end.
             shape: logical extents; without one, each iter is a dimension.
 
         Raises:
@@ -165,6 +167,8 @@ class Operations(Points):
         >>> print(TileLayout(S[32:1]).permute(1, 0, shape=(4, 8)))
         S[(8,4):(1,8)]
         """
+        if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
+            dims = tuple(dims[0])
         if shape is None:
             order = check_permutation(dims, len(self.shard), "iters")
             return self._with_shard(tuple(self.shard[d] for d in order))
@@ -178,7 +182,8 @@ class Operations(Points):
         >>> print(TileLayout(S[4, 8]).permute_iters((1, 0)))
         S[(8,4):(1,8)]
         """
-        return self.permute(*order)
+        checked = check_permutation(order, len(self.shard), "iters")
+        return self._with_shard(tuple(self.shard[d] for d in checked))
 
     def permute_groups(self, seps: Sequence[int], order: Sequence[int]) -> TileLayout:
         """Reorder groups of iters, ``seps`` as returned by :meth:`group`.

@@ -52,7 +52,11 @@ __all__ = [
 
 
 def symbol(name: str) -> Any:
-    """Return the positive integer symbol of this name."""
+    """Return the positive integer symbol of this name.
+
+    >>> symbol("n").is_positive
+    True
+    """
     return sympy.Symbol(name, integer=True, positive=True)
 
 
@@ -61,6 +65,9 @@ def sym_number(value: Any) -> Number:
 
     Raises:
         RangeError: it is not known to be an integer.
+
+    >>> sym_number(sympy.Integer(4)), sym_number(2 * symbol("n"))
+    (4, 2*n)
     """
     if getattr(value, "is_integer", None) is not True:
         raise RangeError(
@@ -127,7 +134,12 @@ def sym_joins(stride: Number, inner_extent: Number, inner_stride: Number, extent
 
 
 def sym_at_most(a: Number, b: Number) -> bool:
-    """Decide a <= b for all values of the symbols, or raise UndecidedError."""
+    """Decide a <= b for all values of the symbols, or raise UndecidedError.
+
+    >>> n = symbol("n")
+    >>> sym_at_most(n, n * symbol("k")), sym_at_most(n + 1, n)
+    (True, False)
+    """
     difference = sympy.expand(sympy.sympify(b) - a)
     if _sign(difference)[0]:
         return True
@@ -197,7 +209,11 @@ def sym_divmod(value: Number, divisor: Number) -> tuple[Number, Number]:
 
 
 def is_index(value: Number, sizes: Sequence[Number]) -> bool:
-    """Say whether a symbolic begin has a symbol that no size has: an index, which is inside by assumption."""
+    """Say whether a symbolic begin has a symbol that no size has: an index, which is inside by assumption.
+
+    >>> is_index(16 * symbol("i"), (symbol("n"), 64)), is_index(symbol("n"), (symbol("n"), 64))
+    (True, False)
+    """
     known = set().union(*(getattr(size, "free_symbols", set()) for size in sizes))
     return bool(getattr(value, "free_symbols", set()) - known)
 
@@ -225,6 +241,10 @@ def closed_form(layout: TileLayout, coord: Sequence[Any], shape: Sequence[Any] |
 
     Where the layout follows the shape, each coordinate splits into the digits of its own iters, so that a digit which
     is the whole coordinate is printed as such; elsewhere the flat index is split.
+
+    >>> from layoutalg.tile import TileLayout
+    >>> closed_form(TileLayout.parse("S[n,k]"), ("i", "j"), (symbol("n"), symbol("k")))
+    {'m': i*k + j}
     """
     given = coord[0] if len(coord) == 1 and isinstance(coord[0], (tuple, list)) else coord
     x = [sympy.Symbol(c, integer=True, nonnegative=True) if isinstance(c, str) else c for c in given]

@@ -91,6 +91,8 @@ class TileLayout(Operations):
         >>> TileLayout.from_iters(shard=[(8, 4, "laneid"), (2, 1, "m")], offset={"warpid": 5})
         TileLayout(S[(8,2):(4@laneid,1)] + 5@warpid)
         """
+        if offset is not None and not isinstance(offset, Mapping):
+            raise LayoutError(f"an offset is {{axis: number}}, not {offset!r}")
         start = {Axis.get(a): as_number(v, f"offset on {a}") for a, v in (offset or {}).items()}
         return _make(_iters_from(shard, "shard"), _iters_from(replica, "replica"), start)
 
@@ -216,6 +218,9 @@ class TileLayout(Operations):
 
         Raises:
             LayoutError: not this form, or a newer version.
+
+        >>> TileLayout.from_json({"format": 1, "layout": "S[4,8]"})
+        TileLayout(S[(4,8):(8,1)])
         """
         if not isinstance(value, dict) or set(value) != {"format", "layout"}:
             raise LayoutError(f"a layout's JSON is {{'format': {FORMAT}, 'layout': TEXT}}, not {value!r}")
@@ -244,6 +249,8 @@ def _unpickle(version: int, shard: Iters, replica: Iters, offset: tuple[tuple[Ax
 
 
 def _iters_from(triples: Iterable[Sequence[Any]], what: str) -> Iters:
+    if isinstance(triples, str) or not isinstance(triples, Iterable):
+        raise LayoutError(f"{what} takes (extent, stride, axis) triples, not {triples!r}")
     checked: list[Iter] = []
     for triple in triples:
         if not isinstance(triple, (tuple, list)) or len(triple) not in (2, 3):

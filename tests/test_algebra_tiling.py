@@ -169,7 +169,7 @@ def test_tile_to_repeats_in_row_major_order(inner, data):
         (lambda x: x.direct_sum(x, (2, 2), (4,)), RegionError, "differ in rank"),
         (lambda x: x.tile_outer_of(x, (4,), (2,)), RegionError, "has 2 elements, the layout 4"),
         (lambda x: x.tile_outer_of(TileLayout.parse("S[6:1]"), (6,), (4,)), RegionError, "does not divide"),
-        (lambda x: x.tile_outer_of("S[6:1]", (6,), (4,)), LayoutError, "are layouts"),
+        (lambda x: x.tile_outer_of("S[6:1]", (6,), (4,)), LayoutError, "takes a TileLayout"),
         (lambda x: x.direct_sum_left_of(x, (2, 2), (4,)), RegionError, "alternates"),
         (lambda x: x.direct_sum_left_of(x, (4,), (4,)), RegionError, "alternates"),
     ],

@@ -25,6 +25,11 @@ def check_concrete(layout: object, what: str) -> None:
     Raises:
         LayoutError: no layout at all.
         UndecidedError: a symbolic extent or stride.
+
+    >>> check_concrete("S[4:1]", "compose")
+    Traceback (most recent call last):
+        ...
+    layoutalg.errors.LayoutError: compose takes layouts, not 'S[4:1]'; texts: TileLayout.parse
     """
     from layoutalg.tile import TileLayout
 
@@ -40,6 +45,10 @@ def start_of(layout: TileLayout, axis: Axis, what: str) -> int:
 
     Raises:
         UndecidedError: it has parameters.
+
+    >>> from layoutalg.tile import TileLayout
+    >>> start_of(TileLayout.parse("S[4:1] + 3"), m, "compose")
+    3
     """
     start = layout.offset.get(axis.name, 0)
     if type(start) is not int:

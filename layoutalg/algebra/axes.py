@@ -222,7 +222,7 @@ def split(layout: TileLayout, axis: str | Axis, into: Sequence[str | Axis]) -> P
 
 def _chosen_way(layout: TileLayout, whole: Axis, into: Sequence[str | Axis]) -> tuple[Axis, ...]:
     ways = parts_of(whole)
-    if isinstance(into, (str, Axis)):
+    if isinstance(into, (str, Axis)) or not isinstance(into, Sequence):
         raise AxisError(
             f"split_axis: into is a sequence of axes such as {tuple(a.name for a in ways[0])}, not {into!r}"
         )

@@ -22,8 +22,17 @@ __all__ = ["difference"]
 
 
 def difference(a: TileLayout, b: TileLayout) -> tuple[Number | None, str] | None:
-    """Return None for equivalent layouts, else the first index that differs (None for sizes) and why in words."""
+    """Return None for equivalent layouts, else the first index that differs (None for sizes) and why in words.
+
+    >>> from layoutalg.tile import TileLayout
+    >>> difference(TileLayout.parse("S[4:1]"), TileLayout.parse("S[4:1] + 2"))
+    (0, 'index 0 lies at different places on m: 0 against 2')
+    """
     if not (hasattr(b, "shard") and hasattr(b, "replica")):
+        from layoutalg.swizzled import SwizzledLayout
+
+        if isinstance(b, SwizzledLayout):
+            return b.difference(a)
         raise LayoutError(f"a layout is compared with a layout, not {b!r}; texts: TileLayout.parse")
     if a == b:
         return None

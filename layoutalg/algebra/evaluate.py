@@ -98,6 +98,11 @@ def evaluate_iters(
 
     Raises:
         RegionError: an index lies outside ``[0, size)`` or is no integer.
+
+    >>> from layoutalg.axis import m
+    >>> from layoutalg.iters import Iter
+    >>> evaluate_iters((Iter(2, 10, m), Iter(3, 1, m)), {m: 5}, (m,), [0, 4])[m].tolist()
+    [5, 16]
     """
     _check_numbers(iters, offset)
     n = np.asarray(index)

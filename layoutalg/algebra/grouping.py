@@ -265,5 +265,9 @@ def show_iters(iters: Iters) -> str:
 
 
 def show_shape(shape: Sequence[Number]) -> str:
-    """Spell a shape as a Python tuple."""
+    """Spell a shape as a Python tuple.
+
+    >>> show_shape((4,)), show_shape((4, 8))
+    ('(4,)', '(4, 8)')
+    """
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

@@ -195,6 +195,8 @@ def is_bijective_onto(layout: TileLayout, box: Mapping[str, Sequence[Any]]) -> b
     >>> is_bijective_onto(frag, {"laneid": (0, 32), "m": (0, 2)})
     True
     """
+    if not isinstance(box, Mapping):
+        raise RegionError(f"is_bijective_onto: the box is {{axis: (begin, end)}}, not {box!r}", box=box)
     wanted: dict[Axis, tuple[int, int]] = {}
     for name, ends in box.items():
         if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:

@@ -6,7 +6,7 @@ Reordering the digits of a layout reorders its dimensions and nothing else: with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from layoutalg.decide import as_number
 from layoutalg.errors import RangeError
@@ -15,7 +15,7 @@ from layoutalg.iters import Iters
 __all__ = ["check_permutation", "permute_groups"]
 
 
-def check_permutation(dims: Sequence[object], rank: int, what: str) -> tuple[int, ...]:
+def check_permutation(dims: object, rank: int, what: str) -> tuple[int, ...]:
     """Return dims as a tuple of ints, each of 0..rank-1 once; negative ones count from the end.
 
     Raises:
@@ -24,6 +24,8 @@ def check_permutation(dims: Sequence[object], rank: int, what: str) -> tuple[int
     >>> check_permutation((1, -2), 2, "dimensions")
     (1, 0)
     """
+    if isinstance(dims, str) or not isinstance(dims, Iterable):
+        raise RangeError(f"permute: {dims!r} is no list of {what}", dims=dims, rank=rank)
     order = []
     for dim in dims:
         value = as_number(dim, "a dimension")

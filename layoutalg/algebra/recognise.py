@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from layoutalg.axis import Axis, m
-from layoutalg.errors import NotExpressibleError, RangeError
+from layoutalg.errors import AxisError, NotExpressibleError, RangeError
 from layoutalg.iters import Iter, Iters
 
 if TYPE_CHECKING:
@@ -45,7 +45,12 @@ def recognise(table: Mapping[str | Axis, ArrayLike] | ArrayLike) -> TileLayout:
     from layoutalg.tile import _make
 
     columns = table if isinstance(table, Mapping) else {m: table}
-    arrays = {Axis.get(axis): np.asarray(column) for axis, column in columns.items()}
+    try:
+        arrays = {Axis.get(axis): np.asarray(column) for axis, column in columns.items()}
+    except AxisError:
+        raise
+    except ValueError as error:
+        raise RangeError(f"recognise: a table is rectangular: {error}") from error
     if not arrays:
         raise RangeError("recognise: a table has at least one axis")
     shapes = {array.shape for array in arrays.values()}
@@ -85,6 +90,10 @@ def first_failure(values: Mapping[Axis, NDArray[Any]], count: int, *, default: i
         values: the first values, perhaps not all.
         count: how many values the whole table has.
         default: the answer when the values given show no failure.
+
+    >>> import numpy as np
+    >>> first_failure({m: np.array([0, 1, 10, 11, 12])}, 6, default=-1)
+    4
     """
     table, _ = _check_table(values)
     _, failure = _read(table, count)

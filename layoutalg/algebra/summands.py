@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from layoutalg.algebra.canonical import canonical_shard, factor_sumset, merge_progressions, sumset
 from layoutalg.algebra.equality import first_difference
 from layoutalg.algebra.grouping import Shape, check_shape, group_iters, show_iters, show_shape
-from layoutalg.algebra.tiling import Parts, merge_interleaved, scaled, spans
+from layoutalg.algebra.tiling import Parts, check_layout, merge_interleaved, scaled, spans
 from layoutalg.axis import Axis
 from layoutalg.decide import Number, at_most, certainly_equal, equal, exact_quotient
-from layoutalg.errors import LayoutError, NotExpressibleError, RegionError, UndecidedError
+from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
 from layoutalg.iters import Iter, Iters
 
 if TYPE_CHECKING:
@@ -225,8 +225,7 @@ def interleaved_shapes(shape: object, part_shape: object, *, left: bool) -> tupl
 
 
 def _part_shapes(total: TileLayout, total_shape: object, part: TileLayout, part_shape: object) -> tuple[Shape, Shape]:
-    if not (hasattr(total, "shard") and hasattr(part, "shard")):
-        raise LayoutError(f"the parts of a sum are layouts, not {total!r} and {part!r}")
+    check_layout(total, "the way back from a sum")
     whole = check_shape(total_shape, total.size, "shape of the sum")
     own = check_shape(part_shape, part.size, "shape of the part")
     if len(whole) != len(own):

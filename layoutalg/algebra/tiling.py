@@ -27,14 +27,14 @@ from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, check_shape, group_iters, show_iters, show_shape
 from layoutalg.axis import Axis
 from layoutalg.decide import Number, at_most, certainly_equal, exact_quotient
-from layoutalg.errors import NotExpressibleError, RegionError
+from layoutalg.errors import LayoutError, NotExpressibleError, RegionError
 from layoutalg.iters import Iter, Iters
 
 if TYPE_CHECKING:
     from layoutalg.tile import TileLayout
 
 __all__ = [
-    "Parts", "direct_sum", "merge_interleaved", "scaled", "spans", "tile", "tile_shapes", "tile_to",
+    "Parts", "check_layout", "direct_sum", "merge_interleaved", "scaled", "spans", "tile", "tile_shapes", "tile_to",
 ]  # fmt: skip
 
 
@@ -44,6 +44,23 @@ class Parts(NamedTuple):
     shard: Iters
     replica: Iters
     offset: dict[Axis, Number]
+
+
+def check_layout(value: object, what: str) -> None:
+    """Refuse an operand that is no plain layout.
+
+    Raises:
+        LayoutError: something else, a swizzled layout included.
+
+    >>> check_layout("S[4:1]", "tile")
+    Traceback (most recent call last):
+        ...
+    layoutalg.errors.LayoutError: tile takes a TileLayout, not 'S[4:1]'; texts: TileLayout.parse
+    """
+    from layoutalg.tile import TileLayout
+
+    if not isinstance(value, TileLayout):
+        raise LayoutError(f"{what} takes a TileLayout, not {value!r}; texts: TileLayout.parse")
 
 
 def tile_shapes(outer_shape: object, outer: Number, inner_shape: object, inner: Number) -> tuple[Shape, Shape]:
@@ -67,7 +84,11 @@ def tile_shapes(outer_shape: object, outer: Number, inner_shape: object, inner: 
 
 
 def merge_interleaved(outer_shape: Shape, inner_shape: Shape) -> list[tuple[bool, Number]]:
-    """Return the interleaved extents without units, neighbours of one side merged; True marks the outer side."""
+    """Return the interleaved extents without units, neighbours of one side merged; True marks the outer side.
+
+    >>> merge_interleaved((2, 1, 3), (1, 4, 5))
+    [(True, 2), (False, 4), (True, 3), (False, 5)]
+    """
     merged: list[tuple[bool, Number]] = []
     for pair in zip(outer_shape, inner_shape, strict=True):
         for is_outer, extent in zip((True, False), pair, strict=True):
@@ -121,6 +142,7 @@ def tile(outer: TileLayout, outer_shape: object, inner: TileLayout, inner_shape:
     >>> tile(TileLayout.parse("S[2:1]"), (1, 2), TileLayout.parse("S[4,4]"), (4, 4)).shard
     (4:4, 2:16, 4:1)
     """
+    check_layout(outer, "tile")
     shapes = tile_shapes(outer_shape, outer.size, inner_shape, inner.size)
     return _sum(scaled(outer, spans(inner)), shapes[0], inner, shapes[1], "tile")
 
@@ -134,6 +156,7 @@ def direct_sum(left: TileLayout, left_shape: object, right: TileLayout, right_sh
     >>> direct_sum(TileLayout.parse("S[2:100]"), (1, 2), TileLayout.parse("S[4,4]"), (4, 4)).shard
     (4:4, 2:100, 4:1)
     """
+    check_layout(left, "direct_sum")
     shapes = tile_shapes(left_shape, left.size, right_shape, right.size)
     return _sum(scaled(left, {}), shapes[0], right, shapes[1], "direct_sum")
 
@@ -174,6 +197,14 @@ def _is_extents(shape: object) -> TypeGuard[Sequence[Any]]:
 
 
 def scaled(layout: TileLayout, factors: Mapping[Axis, Number]) -> Parts:
+    """Return the parts of a layout, everything on an axis multiplied by its factor.
+
+    >>> from layoutalg.axis import m
+    >>> from layoutalg.tile import TileLayout
+    >>> scaled(TileLayout.parse("S[2:1] + 3"), {m: 4})
+    Parts(shard=(2:4,), replica=(), offset={m: 12})
+    """
+
     def scale(iters: Iters) -> Iters:
         return tuple(Iter(e, s * factors.get(a, 1), a) for e, s, a in iters)
 
