@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from verify.cli import theorems
 from verify.laws import all_laws
+from verify.theorems import theorems
 from verify.verdict import Proved
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from codegen_cuda import permute_layout
 from codegen_cuda.cli import app as layoutalg
 from layoutalg import S, TileLayout
-from verify.cli import app, theorems
+from verify.cli import app
 from verify.laws import all_laws
+from verify.theorems import theorems
 from verify.verdict import Proved
 
 

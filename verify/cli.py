@@ -1,7 +1,7 @@
 """``python -m verify``: prove the library's laws, certify its answers, check a compiled kernel.
 
-Exit codes: 0 everything is Proved; 1 something is Refuted; 2 the request or its files are wrong; 3 something is
-Unknown.
+Exit codes: 0 everything is Proved; 1 something is Refuted; 2 the request, its files or what is installed are wrong (a
+cluster is asked for without Dask, say); 3 something is Unknown.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import json
 import os
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from layoutalg.errors import LayoutError
 from verify.kernel import certify_files
-from verify.laws import all_laws, law_named
-from verify.laws.core import Law, Settings
+from verify.laws import all_laws
+from verify.laws.core import Settings
+from verify.runner import Outcome, run_laws
 from verify.sampling import certify_request, requests
+from verify.theorems import theorems
 from verify.verdict import Verdict, verdict_json
 
-__all__ = ["app", "main", "prove_laws", "register"]
+__all__ = ["app", "main", "register"]
 
 app = typer.Typer(
     name="verify", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich"
@@ -53,7 +53,10 @@ def register(other: typer.Typer) -> None:
 def laws(
     only: Annotated[str, typer.Option(help="laws whose name contains this, such as 'slicing'")] = "",
     jobs: Annotated[int, typer.Option(help="processes; every core without it")] = 0,
+    dask: Annotated[str, typer.Option(metavar="ADDRESS", help="run on the Dask cluster of this scheduler")] = "",
     seed: Annotated[int, typer.Option(help="the solver's seed")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds must give the verdict")] = 1,
+    mutants: Annotated[bool, typer.Option(help="also have every wrong implementation refuted and replayed")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write the table as docs/THEOREMS.md")] = None,
 ) -> None:
@@ -67,92 +70,40 @@ def laws(
             f"no law's name contains {only!r}; groups: {', '.join(sorted({x.group for x in all_laws()}))}"
         )
     started = time.monotonic()
-    rows = prove_laws(chosen, Settings(seed=seed), jobs or os.cpu_count() or 1)
+    settings = Settings(seed=seed)
+    rows = run_laws(chosen, settings, jobs=jobs or os.cpu_count() or 1, dask=dask, seeds=seeds, mutants=mutants)
     _print_laws(Console(), rows, time.monotonic() - started)
     if json_file is not None:
-        json_file.write_text(json.dumps([_law_json(*row) for row in rows], indent=2) + "\n")
+        json_file.write_text(json.dumps([_law_json(row) for row in rows], indent=2) + "\n")
     if markdown is not None:
-        markdown.write_text(theorems(rows))
-    raise typer.Exit(_exit_code([verdict for _, verdict in rows]))
+        markdown.write_text(theorems([(row.law, row.verdict) for row in rows]), encoding="utf-8")
+    raise typer.Exit(_exit_code([row.verdict for row in rows]))
 
 
-def prove_laws(chosen: Sequence[Law], settings: Settings, jobs: int) -> list[tuple[Law, Verdict]]:
-    """Prove laws in parallel, with a progress bar on the error stream; results in the order given."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    rows: list[tuple[Law, Verdict]] = []
-    with bar, ProcessPoolExecutor(max_workers=jobs) as pool:
-        task = bar.add_task("proving", total=len(chosen))
-        for law, verdict in zip(chosen, pool.map(_prove, [(x.name, settings) for x in chosen]), strict=True):
-            rows.append((law, verdict))
-            bar.update(task, advance=1, description=law.name)
-    return rows
-
-
-def _prove(request: tuple[str, Settings]) -> Verdict:
-    name, settings = request
-    return law_named(name).check(settings)
-
-
-def _print_laws(console: Console, rows: Iterable[tuple[Law, Verdict]], seconds: float) -> None:
+def _print_laws(console: Console, rows: Iterable[Outcome], seconds: float) -> None:
     table = Table()
     for name, side in (("theorem", "left"), ("scope", "left"), ("verdict", "left"), ("effort", "right")):
         table.add_column(name, justify=side, style="dim" if name == "scope" else "")  # type: ignore[arg-type]
     counts: dict[str, int] = {}
-    for law, verdict in rows:
-        kind = type(verdict).__name__
+    for row in rows:
+        kind = type(row.verdict).__name__
         counts[kind] = counts.get(kind, 0) + 1
-        told = f"[{_STYLE[kind]}]{escape(str(verdict))}[/]"
-        table.add_row(law.name, escape(law.scope), told, f"{verdict.effort:,}")
+        told = f"[{_STYLE[kind]}]{escape(str(row.verdict))}[/]"
+        table.add_row(row.law.name, escape(row.law.scope), told, f"{row.verdict.effort:,}")
     console.print(table)
     console.print(", ".join(f"{n} {kind}" for kind, n in counts.items()) + f" in {seconds:.0f} s", highlight=False)
 
 
-def _law_json(law: Law, verdict: Verdict) -> dict[str, Any]:
-    mutants = [mutant.name for mutant in law.mutants]
-    return {"name": law.name, "statement": law.statement, "kind": law.kind, "mutants": mutants, **verdict_json(verdict)}
-
-
-def theorems(rows: Iterable[tuple[Law, Verdict]]) -> str:
-    """Return the table of theorems as Markdown; effort is left out, so that the text depends on the laws alone."""
-    lines = [
-        "# Theorems",
-        "",
-        "Generated by `python -m verify laws --markdown docs/THEOREMS.md`. A *step* is proved for all integers and all",
-        "positive extents; a *family* runs the shipping code on solver terms: the extents named, every integer stride,",
-        "offset and position, every feasible path. An *exhaustive* law tries every member of a finite list and uses no",
-        "solver; *answers* certifies one answer. Each law lists the wrong implementations that it refutes.",
-        "What the proofs rest on, the parts argued by hand included, is in [trusted_base.md](trusted_base.md).",
-    ]
-    group = ""
-    for law, verdict in rows:
-        if law.group != group:
-            group = law.group
-            lines += ["", f"## {group}", "", "| theorem | statement | scope | kind | verdict | refutes |"]
-            lines += ["| --- | --- | --- | --- | --- | --- |"]
-        cells = (
-            law.name,
-            law.statement,
-            law.scope,
-            law.kind,
-            type(verdict).__name__,
-            "; ".join(m.name for m in law.mutants),
-        )
-        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    """One line of a Markdown table, with nothing in it that Markdown would read."""
-    for mark in "|*<":
-        text = text.replace(mark, "\\" + mark)
-    return " ".join(text.split())
+def _law_json(row: Outcome) -> dict[str, Any]:
+    law = row.law
+    return {
+        "name": law.name,
+        "statement": law.statement,
+        "kind": law.kind,
+        "mutants": [mutant.name for mutant in law.mutants],
+        "seconds": round(row.seconds, 2),
+        **verdict_json(row.verdict),
+    }
 
 
 @app.command()
