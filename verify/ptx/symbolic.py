@@ -25,11 +25,12 @@ from verify.ptx.bytewise import Byte, Choice, Moved, Reader
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
 from verify.ptx.follow import Origin, Place, RaceError, UndefinedByteError, follow
+from verify.ptx.names import FreeNames
 from verify.ptx.ops_base import TmemAlloc
 from verify.ptx.parse import WIDTHS
 from verify.ptx.program import Program
 from verify.ptx.resolve import load
-from verify.ptx.symexec import Access, Thread, execute, free_names, linear_index
+from verify.ptx.symexec import Access, Thread, execute, linear_index
 from verify.ptx.tree import Module
 from verify.solve import prove
 from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
@@ -94,6 +95,7 @@ class _Facts:
         self.wrong: dict[str, Any] | None = None
         self.hazards = list(self.thread.hazards)
         self.reader = Reader()
+        self.free_names = FreeNames()
         self._decided: dict[int, tuple[Choice, bool]] = {}
         self._followed: dict[tuple[str, int], Origin] | RaceError | UndefinedByteError | None = None
         self.places = [self._place(access) for access in self.thread.accesses]
@@ -124,7 +126,7 @@ class _Facts:
 
     def _place(self, access: Access) -> Place:
         """Take the base off an address; remember the first address that is not a base plus an offset."""
-        names = sorted(name for name in free_names(access.address) if name[0] in "*&^")
+        names = sorted(name for name in self.free_names(access.address) if name[0] in "*&^")
         base, size, align = self.bases.get(names[0], (None, 0, 1)) if len(names) == 1 else (None, 0, 1)
         if base is None or (access.space == "tmem") != (names[0][0] == "^"):
             self._blame(access, f"its address is made of {', '.join(names) or 'no base'}")
@@ -134,7 +136,7 @@ class _Facts:
         else:
             offset = access.address - base
         offset = z3.simplify(offset)
-        strange = (free_names(offset) | free_names(access.guard)) - self.allowed
+        strange = (self.free_names(offset) | self.free_names(access.guard)) - self.allowed
         if strange:
             self._blame(access, f"its offset or condition depends on {', '.join(sorted(strange))}")
         return Place(access, names[0], offset, size, align)
@@ -151,7 +153,7 @@ class _Facts:
             if place.access.write:
                 self._check_moved(place.access)
         for condition, step, words in self.hazards:
-            strange = free_names(condition) - self.allowed
+            strange = self.free_names(condition) - self.allowed
             if strange and self.wrong is None:
                 reason = f"{words} depends on {', '.join(sorted(strange))}"
                 self.wrong = {"PTX line": step.line, "instruction": step.text, "reason": reason}
@@ -188,7 +190,7 @@ class _Facts:
                 return name.startswith(("data!", "undefined!", "^"))
             case Choice(condition, yes, no):
                 if id(byte) not in self._decided:
-                    decided = free_names(condition) <= self.allowed
+                    decided = self.free_names(condition) <= self.allowed
                     self._decided[id(byte)] = (byte, decided and self._is_moved(yes) and self._is_moved(no))
                 return self._decided[id(byte)][1]
 

@@ -15,6 +15,7 @@ import z3
 
 from verify.ptx.domain_z3 import Z3
 from verify.ptx.errors import PtxError
+from verify.ptx.names import FreeNames
 from verify.ptx.ops_base import (
     BlockBarrier,
     Branch,
@@ -43,9 +44,10 @@ from verify.ptx.program import (
     Symbol,
     Target,
 )
+from verify.ptx.skeleton import is_contradiction
 from verify.ptx.tree import Variable
 
-__all__ = ["Access", "Thread", "execute", "free_names", "linear_index"]
+__all__ = ["Access", "Thread", "execute", "linear_index"]
 
 _MAX_STEPS = 50_000
 _MAX_TABLE = 1 << 14
@@ -101,22 +103,6 @@ class _Path:
     registers: dict[str, Any]
 
 
-def free_names(term: Any) -> frozenset[str]:
-    """Names of the constants in a term."""
-    seen: set[int] = set()
-    names: set[str] = set()
-    stack = [term]
-    while stack:
-        node = stack.pop()
-        if node.get_id() in seen:
-            continue
-        seen.add(node.get_id())
-        if node.num_args() == 0 and node.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            names.add(node.decl().name())
-        stack.extend(node.children())
-    return frozenset(names)
-
-
 def linear_index(specials: Mapping[str, Any], block: tuple[int, int, int]) -> Any:
     """Number of the thread in its block."""
     x, y, _ = block
@@ -163,6 +149,7 @@ class _Execution:
         self.epochs = (0, 0)
         self.fresh = 0
         self.slots: dict[int, tuple[Any, Any]] = {}
+        self.free_names = FreeNames()
         self.exited: Any = z3.BoolVal(False)
         self._unknowns()
         self.decider = z3.SolverFor("QF_BV")
@@ -291,6 +278,8 @@ class _Execution:
 
     def possible(self, condition: Any) -> bool:
         """Whether the ranges allow a condition; what cannot be decided is possible."""
+        if is_contradiction(condition):
+            return False
         return bool(self.decider.check(condition) != z3.unsat)
 
     def barrier(self, step: Step, guard: Any, path: _Path) -> None:
@@ -420,7 +409,7 @@ class _Execution:
     def allocate(self, step: Step, guard: Any, path: _Path) -> None:
         """Columns are allocated: their address is an unknown that stands in shared memory from now on."""
         address = self.address(step.operands[0], step, path)
-        if int(address.get_id()) in self.slots or len(free_names(address)) != 1:
+        if int(address.get_id()) in self.slots or len(self.free_names(address)) != 1:
             raise self.fail("several allocations through one word, or a computed address", step)
         base = z3.BitVec(f"^{len(self.slots)}", 32)
         self.slots[int(address.get_id())] = (address, base)
@@ -452,7 +441,7 @@ class _Execution:
 
     def table(self, address: Any, effect: Load) -> Variable | None:
         """The constant table that an address points into, if it does."""
-        for name in free_names(address):
+        for name in self.free_names(address):
             if name.startswith("&"):
                 variable = self.program.variable(name[1:])
                 if variable.space == effect.space and variable.space in ("global", "const"):
@@ -466,7 +455,7 @@ class _Execution:
         data = b"".join(value.to_bytes(unit, "little") for value in variable.init or ())
         total = (variable.count or 0) * unit
         data = data.ljust(total, b"\0")
-        if total > _MAX_TABLE or any(name.startswith("&") for name in free_names(offset)):
+        if total > _MAX_TABLE or any(name.startswith("&") for name in self.free_names(offset)):
             raise self.fail(f"table {variable.name} cannot be followed", step)
         inside = z3.And(z3.ULE(offset, z3.BitVecVal(total - size, 64)), z3.URem(offset, z3.BitVecVal(size, 64)) == 0)
         self.hazards.append((inside, step, f"an element of {variable.name} inside it and aligned"))
