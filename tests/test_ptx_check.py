@@ -23,12 +23,12 @@ from verify.ptx.symbolic import check_symbolically
 from verify.verdict import Proved, Refuted, Unknown
 
 A = [name for name in ptx_names() if name.startswith("a_warp")]
+B = [name for name in ptx_names() if name.startswith("b_transpose")]
 A2 = [name for name in ptx_names() if name.startswith("a2_warp")]
 
 
-def some_quick(names: list[str]):
-    """Two compilers' output by default; all targets among the slow tests."""
-    quick = ("nvcc130.sm_80", "nvrtc135.sm_90a")
+def some_quick(names: list[str], quick: tuple[str, ...] = ("nvcc130.sm_80", "nvrtc135.sm_90a")):
+    """Some by default; all compilers and targets among the slow tests."""
     return [name if any(q in name for q in quick) else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
@@ -53,7 +53,7 @@ def test_the_warp_transpose_is_proved_by_execution_and_by_the_solver(name):
     assert verdicts(check_symbolically(sample(name), CLAIM_A)) == ["Proved"] * 4
 
 
-@pytest.mark.parametrize("name", some_quick(A2))
+@pytest.mark.parametrize("name", some_quick(A2, ("nvcc130.sm_80",)))
 def test_the_looping_warp_transpose_is_proved(name):
     claim = warp_transpose("warp_transpose_fn", 9, block=128, scalar=True)
     assert verdicts(check_executed(sample(name), claim)) == ["Proved"] * 4
@@ -68,7 +68,7 @@ def test_a_barrier_that_only_some_warps_reach_is_unknown_to_the_solver():
     assert "a barrier that some threads may not reach" in obligation.verdict.reason
 
 
-@pytest.mark.parametrize("name", some_quick([name for name in ptx_names() if name.startswith("b_transpose")]))
+@pytest.mark.parametrize("name", some_quick(B, ("nvrtc135.sm_90a",)))
 def test_the_tiled_transpose_with_tails_is_proved(name):
     claim = transpose("transpose_tiled", 40, 50, "float32", grid=(2, 2, 1), block=(32, 8, 1))
     assert verdicts(check_executed(sample(name), claim)) == ["Proved"] * 4
@@ -116,7 +116,7 @@ def test_a_claim_of_fewer_stages_is_refuted_by_the_frame():
     assert (found["output"], found["expected"]) == ("B[128], byte 0", "not written")
 
 
-@pytest.mark.parametrize(("wavefronts", "excess"), [(5, 1), (3, 0), (4, 1)])
+@pytest.mark.parametrize(("wavefronts", "excess"), [(3, 0), (4, 1)])
 def test_another_bank_promise_is_refuted(wavefronts, excess):
     claim = replace(CLAIM_A, banks=(BankPromise("read", "ld.shared", wavefronts, excess),))
     found = the_refuted(check_executed(sample(A[0]), claim)).counterexample
@@ -276,10 +276,11 @@ def test_a_table_lookup_is_followed():
 
 
 @given(st.integers(1, 70_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_planes_tell_every_byte_from_every_other(size):
     made = planes(size)
-    assert len({bytes(column) for column in np.stack(made, axis=1).tolist()}) == size
+    columns = np.ascontiguousarray(np.stack(made, axis=1))
+    assert len(np.unique(columns.view([("", columns.dtype)] * len(made)))) == size
     assert decode(made, size - 1) == size - 1
 
 

@@ -24,7 +24,8 @@ NOT_MEASURED = {"dp4a.u32.u32"}
 @cache
 def recorded() -> tuple[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
     """The PTX text, and operands and results per kernel."""
-    with np.load(_FILE) as data:
+    with np.load(_FILE) as archive:
+        data = dict(archive)  # an archive unpacks an array each time that it is asked for
         text = data["text"].tobytes().decode()
         found, read, written = {}, 0, 0
         for name, (rows, inputs, outputs) in zip(data["names"].tolist(), data["index"].tolist(), strict=True):

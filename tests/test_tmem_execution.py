@@ -28,8 +28,8 @@ FORMS = [(shape, n, packed) for shape, form in SHAPES.items() for n in form.repe
 ROWS = {"A": 128, "B": 64, "C": 64, "D": 128, "E": 64, "F": 64, "G": 32}
 DATAPATHS = [(letter, slab) for letter in ROWS for slab in ((0, 1) if letter in "CF" else (0,))]
 FAST = [
-    ("32x32b", 1, False), ("32x32b", 128, False), ("16x64b", 8, True), ("16x128b", 4, False), ("16x256b", 2, True),
-    ("16x32bx2", 4, False), ("16x32bx2", 2, True),
+    ("32x32b", 1, False, "st"), ("32x32b", 128, False, "ld"), ("16x64b", 8, True, "st"), ("16x128b", 4, False, "ld"),
+    ("16x256b", 2, True, "ld"), ("16x256b", 2, True, "st"), ("16x32bx2", 4, False, "st"), ("16x32bx2", 2, True, "ld"),
 ]  # fmt: skip
 
 
@@ -67,8 +67,7 @@ def check_one(shape, n, packed, direction):
     return kernel
 
 
-@pytest.mark.parametrize(("shape", "n", "packed"), FAST)
-@pytest.mark.parametrize("direction", ["ld", "st"])
+@pytest.mark.parametrize(("shape", "n", "packed", "direction"), FAST)
 def test_forms_run_and_move_every_element(shape, n, packed, direction):
     check_one(shape, n, packed, direction)
 
@@ -173,6 +172,17 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_many_kinds_round_trip(name):
+    tmem, registers, shape, kind, options = KERNELS[name]
+    kernel = tmem_roundtrip(L(tmem), L(registers), shape, kind, **options)
+    kernel.claim.check_bounds()
+    for plan in (kernel.plan.store, kernel.plan.load):
+        assert_proved(plan)
+    assert_runs(kernel, columns=(0, 64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_kernels_of_many_kinds_run_in_both_directions(name):
     tmem, registers, shape, kind, options = KERNELS[name]
     for direction in ("st", "ld"):
@@ -180,7 +190,6 @@ def test_kernels_of_many_kinds_run_in_both_directions(name):
         kernel.claim.check_bounds()
         assert_proved(kernel.plan)
         assert_runs(kernel, columns=(0, 64))
-    assert_runs(tmem_roundtrip(L(tmem), L(registers), shape, kind, **options))
 
 
 def test_warps_with_different_columns_get_branches_of_their_own():
@@ -242,7 +251,9 @@ def test_the_general_checker_accepts_the_kernels_and_refuses_a_swapped_register(
     assert [row.verdict.ok for row in rows].count(False) == 1
 
 
-@pytest.mark.parametrize("name", ["packed with gaps", "split", "two warpgroups"])
+@pytest.mark.parametrize(
+    "name", ["split", *(pytest.param(n, marks=pytest.mark.slow) for n in ("packed with gaps", "two warpgroups"))]
+)
 def test_every_base_that_an_allocation_can_get_works(name):
     tmem, registers, shape, kind, options = KERNELS[name]
     kernel = tmem_copy(L(tmem), L(registers), shape, kind, direction="st", **options)

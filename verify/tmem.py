@@ -23,6 +23,8 @@ from layoutalg.tile import TileLayout
 from verify.ptx.concrete import Buffer, run
 from verify.ptx.errors import FindingError, PtxError
 from verify.ptx.parse import parse
+from verify.ptx.program import Program
+from verify.ptx.resolve import load
 from verify.ptx.tmem import COLUMNS, LANES, footprint
 from verify.verdict import Obligation, Proved, Refuted
 
@@ -31,6 +33,7 @@ __all__ = ["BASES", "Move", "prove_transfers", "run_claim"]
 #: Every column at which an allocation can start (PTX ISA 9.7.16.7.1: sizes are powers of two from 32 on).
 BASES: Final = tuple(range(0, COLUMNS, 32))
 
+_FIELD = 1 << 20
 _THREAD = {"laneid": 1, "wid_in_wg": 32, "warpid": 32, "tid_in_wg": 1, "wgid": 128, "tx": 1}
 
 #: warp, word and part of a register; or lane, column and part of a cell
@@ -107,27 +110,34 @@ def _elements(layouts: Sequence[tuple[TileLayout, TileLayout]], bits: int, first
     width, parts = min(bits, 32), max(bits // 32, 1)
     per = 32 // width
     for tmem, registers in layouts:
-        held = list(_places(registers, {**_THREAD, "m": 1 << 20}))
-        lives = list(_places(tmem, {"TLane": 1, "TCol": 1 << 20}))
-        for index in range(int(tmem.size)):
-            threads = [(t[index] % (1 << 20) + first_thread, t[index] >> 20) for t in held]
-            cells = [(c[index] % (1 << 20), c[index] >> 20) for c in lives]
-            for part in range(parts):
-                yield _Element(
-                    index,
-                    tuple((t // 32, t % 32, *divmod(m * parts + part, per)) for t, m in threads),
-                    tuple((lane, *divmod(column * parts + part, per)) for lane, column in cells),
-                )
+        threads = list(_places(registers, {**_THREAD, "m": _FIELD}))
+        cells = list(_places(tmem, {"TLane": 1, "TCol": _FIELD}))
+        rows = []
+        for part in range(parts):
+            held = [_registers(t % _FIELD + first_thread, t // _FIELD * parts + part, per) for t in threads]
+            lives = [_tuples(c % _FIELD, *np.divmod(c // _FIELD * parts + part, per)) for c in cells]
+            rows.append(list(zip(zip(*held, strict=True), zip(*lives, strict=True), strict=True)))
+        for index, row in enumerate(zip(*rows, strict=True)):
+            yield from (_Element(index, *places) for places in row)
 
 
-def _places(layout: TileLayout, weights: Mapping[str, int]) -> Iterator[list[int]]:
-    """One number per element and replica: the weighted sum of its coordinates (small ones below 2^20)."""
+def _registers(thread: NDArray[np.int64], word: NDArray[np.int64], per: int) -> list[Place]:
+    """Warp, lane, word and part of every element."""
+    return _tuples(thread // 32, thread % 32, *np.divmod(word, per))
+
+
+def _tuples(*columns: NDArray[np.int64]) -> list[Place]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _places(layout: TileLayout, weights: Mapping[str, int]) -> Iterator[NDArray[np.int64]]:
+    """One number per element and replica: the weighted sum of its coordinates (small ones below ``_FIELD``)."""
     tables = layout.table()
     base = sum((weights[axis] * table for axis, table in tables.items() if axis in weights), start=np.int64(0))
     flat = np.broadcast_to(base, int(layout.size))
     for digits in itertools.product(*(range(int(it.extent)) for it in layout.replica)):
         pairs = zip(digits, layout.replica, strict=True)
-        yield (flat + sum(d * int(it.stride) * weights.get(it.axis.name, 0) for d, it in pairs)).tolist()
+        yield flat + sum(d * int(it.stride) * weights.get(it.axis.name, 0) for d, it in pairs)
 
 
 class _Model:
@@ -135,18 +145,25 @@ class _Model:
 
     def __init__(self, bits: int) -> None:
         self.per = 32 // bits
+        self._cells: dict[Move, list[tuple[Place, list[tuple[int, int]]]]] = {}
 
-    def cells(self, move: Move) -> Iterator[tuple[Place, list[tuple[int, int]]]]:
+    def cells(self, move: Move) -> list[tuple[Place, list[tuple[int, int]]]]:
         """(warp, lane, word) and the cells of its halves: one cell, or two when packed."""
+        if move not in self._cells:
+            self._cells[move] = list(self._touched(move))
+        return self._cells[move]
+
+    def _touched(self, move: Move) -> Iterator[tuple[Place, list[tuple[int, int]]]]:
         rows, columns = footprint(move.shape, move.repeat)
         step = 2 if move.packed else 1
-        for lane, index in itertools.product(range(32), range(len(move.registers))):
+        for lane, (its_rows, its_columns) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
             address = (move.lane << 16) + move.column
             if move.shape == "16x32bx2" and lane >= 16:
                 address += move.split
-            row, column = int(rows[lane, index]), step * int(columns[lane, index])
-            cell = (address >> 16) + row, (address & 0xFFFF) + column
-            yield (move.warp, lane, move.registers[index]), [(cell[0], cell[1] + h) for h in range(step)]
+            first, begin = address >> 16, address & 0xFFFF
+            for register, row, column in zip(move.registers, its_rows, its_columns, strict=False):
+                cell = begin + step * column
+                yield (move.warp, lane, register), [(first + row, cell + half) for half in range(step)]
 
     def outside(self, move: Move) -> Iterator[dict[str, Any]]:
         """Cells that the warp may not access."""
@@ -223,18 +240,22 @@ def run_claim(ptx: str, claim: Claim, *, columns: Sequence[int] = BASES) -> tupl
         columns: first columns that ``tcgen05.alloc`` gives out.
     """
     scope = f"allocation at columns {', '.join(map(str, columns))}; inputs in which every element is distinct"
-    problem = next((found for column in columns for found in _wrong(ptx, claim, column)), None)
+    try:
+        program = load(parse(ptx, file=f"{claim.entry}.ptx"), claim.entry)
+    except PtxError as error:
+        problem: dict[str, Any] | None = {"error": str(error)}
+    else:
+        problem = next((found for column in columns for found in _wrong(program, claim, column)), None)
     return (_obligation("the compiled PTX puts every element where the claim says", scope, problem),)
 
 
-def _wrong(ptx: str, claim: Claim, column: int) -> Iterator[dict[str, Any]]:
+def _wrong(program: Program, claim: Claim, column: int) -> Iterator[dict[str, Any]]:
     given, result = (_buffer(claim, role) for role in ("input", "output"))
     want_from, want_to = _expected(claim, given, result)
     for tags in _tags(given.count, claim.width):
         try:
             ran = run(
-                parse(ptx, file=f"{claim.entry}.ptx"),
-                claim.entry,
+                program,
                 grid=claim.grid,
                 block=claim.block,
                 params=[Buffer(tags), Buffer(np.zeros(result.count, tags.dtype), mode="w")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from verify.ptx.errors import PtxError
 
@@ -12,7 +12,8 @@ __all__ = ["Token", "tokens"]
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>[ \t\r\f\v]+ | //[^\n]* )
+    [ \t\r\f\v]*  # blanks go with what follows them
+  (?: (?P<remark>//[^\n]*)
   | (?P<newline>\n)
   | (?P<comment>/\*.*?\*/)
   | (?P<number>0[fF][0-9a-fA-F]{8}(?!\w) | 0[dD][0-9a-fA-F]{16}(?!\w)
@@ -21,13 +22,14 @@ _TOKEN = re.compile(
   | (?P<word>[A-Za-z_$%][\w$]*(?:(?:\.|::)[\w$]+)*)
   | (?P<string>"[^"\n]*")
   | (?P<sign>[{}()\[\],;:|<>@!+\-=])
+  | (?P<end>\Z)
+  )
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token: ``kind`` is ``number``, ``directive``, ``word``, ``string``, ``sign`` or ``end``."""
 
     kind: str
@@ -54,12 +56,13 @@ def _scan(text: str, file: str) -> Iterator[Token]:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            raise PtxError(f"unexpected character {text[position]!r}", file=file, line=line)
+            character = text[position:].lstrip(" \t\r\f\v")[0]
+            raise PtxError(f"unexpected character {character!r}", file=file, line=line)
         kind = found.lastgroup or ""
+        position = found.end()
         if kind == "newline":
             line += 1
         elif kind == "comment":
-            line += found.group().count("\n")
-        elif kind != "space":
-            yield Token(kind, found.group(), line, position, found.end())
-        position = found.end()
+            line += found[kind].count("\n")
+        elif kind not in ("remark", "end"):
+            yield Token(kind, found[kind], line, found.start(kind), position)
