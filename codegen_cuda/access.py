@@ -16,11 +16,23 @@ from layoutalg.hardware.dtypes import Dtype, dtype
 if TYPE_CHECKING:
     from codegen_cuda.buffers import Buffer
 
-__all__ = ["Pointer", "Reference", "Vector", "c_type", "vector_of"]
+__all__ = ["Pointer", "Reference", "Vector", "Whole", "c_type", "vector_of", "word_type"]
 
 # One type per width, for elements whose carrier has no vector type of that width.
 _WIDE: Final = {8: "unsigned char", 16: "unsigned short", 32: "unsigned int", 64: "uint2", 128: "uint4"}
 _OWN: Final = {"float": "float", "double": "double", "int": "int", "unsigned int": "uint"}
+
+
+def word_type(width_bytes: int) -> Dtype:
+    """Return the element type that moves so many bits at once, whatever they mean.
+
+    >>> [word_type(width).carrier for width in (1, 2, 4, 8, 16)]
+    ['unsigned char', 'unsigned short', 'unsigned int', 'uint2', 'uint4']
+    """
+    if width_bytes <= 4:
+        return dtype(f"uint{8 * width_bytes}")
+    lanes = width_bytes // 4
+    return Dtype(f"uint32x{lanes}", 8 * width_bytes, "vector", None, f"uint{lanes}")
 
 
 def c_type(kind: Dtype) -> str:
@@ -74,6 +86,21 @@ class Reference:
     def text(self) -> str:
         """Return the spelling in C."""
         return f"&{self.data.base(self.dtype)}[{checked_text(self.offset)}]"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A buffer as an argument: its array, or the pointer to its first element."""
+
+    buffer: Buffer
+
+    def text(self) -> str:
+        """Return the spelling in C."""
+        base = self.buffer.data.base(self.buffer.dtype)
+        return base if self.buffer.elem_offset == Expr.of(0) else f"{base} + {self.buffer.elem_offset}"
 
     def __str__(self) -> str:
         return self.text()

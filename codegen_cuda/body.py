@@ -21,11 +21,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from codegen_cuda.access import Pointer, Reference, Vector
+from codegen_cuda.access import Pointer, Reference, Vector, Whole
 from codegen_cuda.buffers import Buffer, Element, alloc, alloc_local
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
-from codegen_cuda.values import Condition, Index, Name, Value, as_index, as_value, compare, read
+from codegen_cuda.tables import Table
+from codegen_cuda.values import (
+    Combination,
+    Condition,
+    Index,
+    Name,
+    Value,
+    all_of,
+    any_of,
+    as_index,
+    as_value,
+    compare,
+    read,
+)
 from layoutalg.hardware.dtypes import Dtype, dtype
 
 __all__ = [
@@ -34,6 +47,7 @@ __all__ = [
     "Call",
     "Do",
     "For",
+    "Function",
     "If",
     "Let",
     "LetPointer",
@@ -42,8 +56,11 @@ __all__ = [
     "Statement",
     "Store",
     "Sync",
+    "Table",
     "While",
+    "all_of",
     "alloc_scalar",
+    "any_of",
     "block_id",
     "compare",
     "let",
@@ -103,19 +120,20 @@ class LetPointer:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``var`` runs from 0 to ``extent - 1``; ``unroll`` asks the compiler to write it out."""
+    """``var`` runs over ``extent`` values from ``begin`` on; ``unroll`` asks the compiler to write them out."""
 
     var: Expr
     extent: int
     body: tuple[Statement, ...]
     unroll: bool = True
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class While:
     """Repeat while the condition holds."""
 
-    condition: Condition
+    condition: Condition | Combination
     body: tuple[Statement, ...]
 
 
@@ -123,7 +141,7 @@ class While:
 class If:
     """A guard; one that the ranges decide is not emitted."""
 
-    condition: Condition
+    condition: Condition | Combination
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
 
@@ -141,15 +159,15 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Call(Value):
-    """A call of a device function that comes as source."""
+    """A call of a device function, which comes as source or as a :class:`Function`."""
 
     function: str
-    args: tuple[Reference | Value, ...]
-    source: str
+    args: tuple[Reference | Whole | Value, ...]
+    source: str | Function
     kind: Dtype | None
 
-    def __init__(self, function: str, *args: Any, source: str, returns: str | None = None) -> None:
-        if not re.search(rf"\b{re.escape(function)}\s*\(", source):
+    def __init__(self, function: str, *args: Any, source: str | Function, returns: str | None = None) -> None:
+        if isinstance(source, str) and not re.search(rf"\b{re.escape(function)}\s*\(", source):
             raise PlanError(f"the source of {function!r} does not define it", function=function)
         for name, value in (("function", function), ("args", tuple(map(_argument, args))), ("source", source)):
             object.__setattr__(self, name, value)
@@ -170,6 +188,68 @@ class Do:
     """A call for its effect."""
 
     call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A device function to paste and to call, inlined wherever it is called.
+
+    Args:
+        name: its C identifier.
+        params: buffers (registers by reference, others by their pointer), integers with ranges, values by name.
+        statements: what it does.
+
+    >>> r, x = alloc_local("r", (4,), "u32"), ScalarParam("x", 0, 3)
+    >>> clear = Function("clear", (r, x), (Store(r[x.var], 0),))
+    >>> print(clear.call(r, 2).call)
+    clear(r_ptr, 2)
+    """
+
+    name: str
+    params: tuple[Buffer | ScalarParam | Name, ...]
+    statements: tuple[Statement, ...]
+
+    def __init__(self, name: str, params: Sequence[Buffer | ScalarParam | Name], statements: Sequence[Any]) -> None:
+        for field, value in (("name", name), ("params", tuple(params)), ("statements", _flat(statements))):
+            object.__setattr__(self, field, value)
+
+    @property
+    def source(self) -> str:
+        """The CUDA C++, to paste."""
+        from codegen_cuda.emit import emit_function
+
+        return emit_function(self)
+
+    def call(self, *args: Any) -> Do:
+        """Return the statement that calls it.
+
+        Raises:
+            PlanError: an argument that its parameter does not take.
+        """
+        if len(args) != len(self.params):
+            raise PlanError(f"{self.name} takes {len(self.params)} arguments, not {len(args)}", function=self.name)
+        return Do(Call(self.name, *map(_passed, self.params, args), source=self))
+
+
+def _passed(param: Buffer | ScalarParam | Name, given: Any) -> Whole | Value:
+    """Return an argument, checked against its parameter."""
+    if isinstance(param, Name):
+        return as_value(given, param.kind)
+    if isinstance(param, ScalarParam):
+        index = as_index(given)
+        low, high = index.bounds()
+        if low < param.low or high > param.high:
+            raise PlanError(f"{param.name} lies in [{param.low}, {param.high}], and {index} in [{low}, {high}]")
+        return Index(index)
+    if not isinstance(given, Buffer) or (given.dtype, given.scope) != (param.dtype, param.scope):
+        raise PlanError(f"{param.name} is a buffer of {param.dtype} in scope {param.scope}, not {given}")
+    if given.data.align % param.data.align or not (given.elem_offset * given.dtype.bytes).is_multiple_of(
+        param.data.align
+    ):
+        raise PlanError(f"{given.name} does not start at a multiple of {param.data.align} bytes, as {param.name} does")
+    if param.scope == "local" and given.data.size != param.data.size:
+        raise PlanError(f"{param.name} has {param.data.size} bytes of registers, {given.name} {given.data.size}")
+    return Whole(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +327,8 @@ class Body:
         statements: what it does; scalars and lists among them are taken apart.
         threads: threads of a block.
         blocks: blocks of the grid.
+        tables: numbers that it looks up.
+        comment: lines to put before the code.
     """
 
     name: str
@@ -254,6 +336,8 @@ class Body:
     statements: tuple[Statement, ...]
     threads: int
     blocks: int
+    tables: tuple[Table, ...]
+    comment: tuple[str, ...]
 
     def __init__(
         self,
@@ -263,10 +347,12 @@ class Body:
         *,
         threads: int,
         blocks: int = 1,
+        tables: Sequence[Table] = (),
+        comment: Sequence[str] = (),
     ) -> None:
-        flat = _flat(statements)
-        values = (name, tuple(params), flat, threads, blocks)
-        for field, value in zip(("name", "params", "statements", "threads", "blocks"), values, strict=True):
+        values = (name, tuple(params), _flat(statements), threads, blocks, tuple(tables), tuple(comment))
+        names = ("name", "params", "statements", "threads", "blocks", "tables", "comment")
+        for field, value in zip(names, values, strict=True):
             object.__setattr__(self, field, value)
 
     @property
@@ -305,7 +391,7 @@ def let(name: str, value: Any, kind: str | None = None) -> Let:
     return Let(name, value if isinstance(value, Value) and not isinstance(value, Index) else as_index(value))
 
 
-def let_pointer(name: str, kind: str, source: Pointer, *, byte_offset: int | Expr = 0) -> LetPointer:
+def let_pointer(name: str, kind: str | Dtype, source: Pointer, *, byte_offset: int | Expr = 0) -> LetPointer:
     """Bind a pointer expression, so that buffers can be declared over it.
 
     Raises:
@@ -318,7 +404,7 @@ def let_pointer(name: str, kind: str, source: Pointer, *, byte_offset: int | Exp
     low, high = offset.bounds()
     if align % natural:
         raise PlanError(f"{name}: {source.name} + {offset} bytes is aligned to {align}, {element} needs {natural}")
-    if low < 0 or (source.size is not None and high >= source.size):
+    if source.size is not None and (low < 0 or high >= source.size):
         raise PlanError(f"{name}: {source.name} + {offset} leaves the {source.size} bytes behind {source.name}")
     size = None if source.size is None else source.size - high
     return LetPointer(Pointer(name, element, source.scope, align & -align, size), source, offset)
@@ -334,14 +420,14 @@ def block_id(name: str, blocks: int) -> Let:
     return Let(name, Expr.var("blockIdx.x", 0, blocks - 1))
 
 
-def loop(name: str, extent: int, body: Any, *, unroll: bool = True) -> For:
-    """Return a loop; ``body`` makes the statements from the variable.
+def loop(name: str, extent: int, body: Any, *, unroll: bool = True, begin: int = 0) -> For:
+    """Return a loop of ``extent`` turns from ``begin`` on; ``body`` makes the statements from the variable.
 
     >>> loop("k", 4, lambda k: [Sync("warp")]).var.bounds()
     (0, 3)
     """
-    var = Expr.var(name, 0, extent - 1)
-    return For(var, extent, _flat(body(var)), unroll)
+    var = Expr.var(name, begin, begin + extent - 1)
+    return For(var, extent, _flat(body(var)), unroll, begin)
 
 
 def alloc_scalar(name: str, kind: str, *, scope: str) -> Scalar:
@@ -359,11 +445,11 @@ def shared_scalar(name: str, kind: str) -> Scalar:
     return alloc_scalar(name, kind, scope="shared")
 
 
-def _argument(x: Any) -> Reference | Value:
+def _argument(x: Any) -> Reference | Whole | Value:
     x = read(x)
     if isinstance(x, Pointer):
         return Reference(x, x.dtype, Expr.of(0), writes=True)
-    return x if isinstance(x, Reference | Value) else Index(as_index(x))
+    return x if isinstance(x, Reference | Whole | Value) else Index(as_index(x))
 
 
 def _flat(statements: Any) -> tuple[Statement, ...]:

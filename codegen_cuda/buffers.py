@@ -139,6 +139,17 @@ class Buffer:
             return region_of(self, keys)
         return Element(self, tuple(as_index(k) for k in keys))
 
+    def at(self, offset: Coordinate) -> Element:
+        """Return the element that lies ``offset`` elements of storage from the layout's origin.
+
+        For offsets that other arithmetic than the layout's own has found, such as a schedule that is looked up; whoever
+        made them answers for their range.
+
+        >>> print(match("A", (4, 8), "f32", elem_offset=64).at(Expr.var("x", -8, 7) * 2 - 1))
+        A_ptr[x * 2 + 63]
+        """
+        return Element(self, (as_index(offset),), placed=True)
+
     def ptr_to(self, coord: Sequence[Coordinate]) -> Reference:
         """Return a pointer to an element, for an intrinsic or a device function.
 
@@ -252,10 +263,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Element(Value):
-    """One element of a buffer, to be read or stored to."""
+    """One element of a buffer, to be read or stored to.
+
+    Attributes:
+        coord: its coordinate, or where it is ``placed``, its offset in storage.
+    """
 
     buffer: Buffer
     coord: tuple[Expr, ...]
+    placed: bool = False
 
     @property
     def type(self) -> Dtype:
@@ -263,7 +279,7 @@ class Element(Value):
 
     def text(self) -> str:
         buffer = self.buffer
-        address = buffer.address(*self.coord)
+        address = self.coord[0] + buffer.elem_offset if self.placed else buffer.address(*self.coord)
         base = buffer.data.base(buffer.dtype)
         if buffer.dtype.carrier:
             return f"{base}[{checked_text(address)}]"
@@ -280,35 +296,38 @@ class Element(Value):
 def match(
     name: str,
     shape: Sequence[int],
-    dtype: str,
+    dtype: str | Dtype,
     *,
     layout: Layout | None = None,
     elem_offset: Coordinate = 0,
     byte_offset: int | None = None,
     align: int | None = None,
+    pointer: str | None = None,
 ) -> Buffer:
     """Declare a parameter of the kernel: global memory behind a pointer that the caller passes.
 
     Args:
-        name: the pointer is called ``NAME_ptr``.
+        name: for messages.
+        pointer: the pointer's identifier; ``NAME_ptr`` without it.
         shape, dtype: extents and element type.
         layout: dense row-major without one.
         elem_offset, byte_offset: where the layout starts, one of the two.
         align: bytes that the caller guarantees; the element's natural alignment without it.
     """
     kind = dtype_of(dtype)
-    pointer = Pointer(f"{name}_ptr", kind, "global", _alignment(kind, "global", align))
-    return declare(name, shape, dtype, data=pointer, layout=layout, elem_offset=elem_offset, byte_offset=byte_offset)
+    data = Pointer(pointer or f"{name}_ptr", kind, "global", _alignment(kind, "global", align))
+    return declare(name, shape, dtype, data=data, layout=layout, elem_offset=elem_offset, byte_offset=byte_offset)
 
 
 def alloc(
     name: str,
     shape: Sequence[int],
-    dtype: str,
+    dtype: str | Dtype,
     *,
     scope: str = "global",
     layout: Layout | None = None,
     align: int | None = None,
+    pointer: str | None = None,
 ) -> Buffer:
     """Allocate: a buffer with storage of its own, which the body declares where the buffer is listed.
 
@@ -329,8 +348,8 @@ def alloc(
     kind = dtype_of(dtype)
     chosen = layout if layout is not None else dense(shape)
     size = -(-span_of(chosen) * kind.bits // 8)
-    pointer = Pointer(f"{name}_ptr", kind, scope, _alignment(kind, scope, align), size)
-    return Buffer(name, kind, tuple(shape), chosen, scope, pointer, owns=True)
+    data = Pointer(pointer or f"{name}_ptr", kind, scope, _alignment(kind, scope, align), size)
+    return Buffer(name, kind, tuple(shape), chosen, scope, data, owns=True)
 
 
 def alloc_shared(name: str, shape: Sequence[int], dtype: str, *, layout: Layout | None = None) -> Buffer:
@@ -346,7 +365,7 @@ def alloc_local(name: str, shape: Sequence[int], dtype: str, *, layout: Layout |
 def declare(
     name: str,
     shape: Sequence[int],
-    dtype: str,
+    dtype: str | Dtype,
     *,
     data: Pointer | None,
     scope: str | None = None,

@@ -19,11 +19,11 @@ from typing import Any
 
 from codegen_cuda.access import Pointer
 from codegen_cuda.addresses import Layout, dense, span_of
-from codegen_cuda.body import If, LetPointer, Statement, Sync, compare, let
+from codegen_cuda.body import If, LetPointer, Statement, compare, let
 from codegen_cuda.buffers import Buffer, alloc, declare
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
-from codegen_cuda.tcgen05 import tcgen05_alloc, tcgen05_dealloc, tcgen05_fence, tcgen05_relinquish
+from codegen_cuda.tcgen05 import tcgen05_alloc, tcgen05_barrier, tcgen05_dealloc, tcgen05_relinquish
 from codegen_cuda.values import Name, Value
 from layoutalg.errors import RangeError
 from layoutalg.hardware.dtypes import Dtype, dtype
@@ -228,7 +228,7 @@ class TmemPool:
 
     def __init__(
         self,
-        pool: SharedPool,
+        pool: SharedPool | None,
         *,
         warp: Expr,
         total_cols: int | None = None,
@@ -238,7 +238,9 @@ class TmemPool:
     ) -> None:
         if total_cols is not None and (total_cols not in (32, 64, 128, 256, 512)):
             raise RangeError(f"total_cols = {total_cols} is no power of two from 32 to {_COLUMNS}", cols=total_cols)
-        self.slot = tmem_addr if tmem_addr is not None else pool.alloc("tmem_addr", (1,), "uint32")
+        if tmem_addr is None and pool is None:
+            raise PlanError("the base address of tensor memory arrives in shared memory: give a pool, or tmem_addr")
+        self.slot = tmem_addr or pool.alloc("tmem_addr", (1,), "uint32")  # type: ignore[union-attr]
         self.warp, self.total_cols, self.cta_group, self.alloc_warp = warp, total_cols, cta_group, alloc_warp
         self.cursor, self.used = 0, 0
         self.pieces: list[Piece] = []
@@ -295,13 +297,13 @@ class TmemPool:
             raise PlanError("a pool of tensor memory that handed nothing out allocates nothing")
         self._state = "committed"
         own = (tcgen05_alloc(self.slot, self.reserved, cta_group=self.cta_group), tcgen05_relinquish(self.cta_group))
-        return (self._one_warp(*own), *_barrier(), let("tmem_base", self.slot[0], "uint32"))
+        return (self._one_warp(*own), *tcgen05_barrier(), let("tmem_base", self.slot[0], "uint32"))
 
     def dealloc(self) -> tuple[Statement, ...]:
         """Return the deallocation: after a barrier, the same warp frees the same columns."""
         self._expect("committed")
         self._state = "freed"
-        return (*_barrier(), self._one_warp(tcgen05_dealloc(self.base, self.reserved, cta_group=self.cta_group)))
+        return (*tcgen05_barrier(), self._one_warp(tcgen05_dealloc(self.base, self.reserved, cta_group=self.cta_group)))
 
     def _one_warp(self, *statements: Statement) -> If:
         return If(compare(self.warp, "==", self.alloc_warp), statements)
@@ -314,10 +316,6 @@ class TmemPool:
     def _expect(self, state: str) -> None:
         if self._state != state:
             raise PlanError(f"this pool of tensor memory is {self._state}, not {state}", state=self._state)
-
-
-def _barrier() -> tuple[Statement, ...]:
-    return (tcgen05_fence("before"), Sync(), tcgen05_fence("after"))
 
 
 def _reach(layout: TileLayout, axis: str) -> int:

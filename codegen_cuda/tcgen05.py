@@ -6,25 +6,33 @@ in and out.  ``tcgen05.alloc`` writes the address of what it reserved into share
 
 from __future__ import annotations
 
-from codegen_cuda.body import Asm
-from codegen_cuda.buffers import Buffer
+from collections.abc import Sequence
+
+from codegen_cuda.body import Asm, Statement, Sync
+from codegen_cuda.buffers import Buffer, Element
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
-from codegen_cuda.values import Name, Value
+from codegen_cuda.values import Literal, Value
+from codegen_cuda.words import SharedAddress, cast
 from layoutalg.hardware.dtypes import dtype
+from layoutalg.hardware.tcgen05 import TWO_ADDRESSES, TmemInstruction
 from layoutalg.tile import TileLayout
 
 __all__ = [
+    "tcgen05_address",
     "tcgen05_alloc",
+    "tcgen05_barrier",
     "tcgen05_dealloc",
     "tcgen05_fence",
     "tcgen05_load",
+    "tcgen05_move",
     "tcgen05_relinquish",
     "tcgen05_store",
     "tcgen05_wait",
 ]
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+_WORD = dtype("uint32")
 _ROWS = TileLayout.from_iters(shard=[(128, 1, "TLane")])
 
 
@@ -42,16 +50,17 @@ def tcgen05_alloc(slot: Buffer, columns: int, *, cta_group: int = 1) -> Asm:
     _check(columns, cta_group)
     if not slot.scope.startswith("shared") or slot.dtype.name != "uint32":
         raise PlanError(f"the slot of tcgen05.alloc is a uint32 in shared memory, not {slot.dtype} in {slot.scope}")
-    pointer = Name(f"(unsigned)__cvta_generic_to_shared({slot.ptr_to([0])})", dtype("uint32"))
-    text = f"tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32 [%0], {columns};"
-    return Asm(text, inputs=(("r", pointer),), collective="warp", cta_group=cta_group)
+    text = f"tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32 [%0], %1;"
+    inputs = (("r", SharedAddress(slot.ptr_to([0]))), ("r", Literal(columns, _WORD)))
+    return Asm(text, inputs=inputs, collective="warp", cta_group=cta_group)
 
 
 def tcgen05_dealloc(address: Value, columns: int, *, cta_group: int = 1) -> Asm:
     """Free what one allocation reserved: its very address and number of columns."""
     _check(columns, cta_group)
-    text = f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32 %0, {columns};"
-    return Asm(text, inputs=(("r", address),), collective="warp", cta_group=cta_group)
+    text = f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32 %0, %1;"
+    inputs = (("r", address), ("r", Literal(columns, _WORD)))
+    return Asm(text, inputs=inputs, collective="warp", cta_group=cta_group)
 
 
 def tcgen05_relinquish(cta_group: int = 1) -> Asm:
@@ -66,6 +75,11 @@ def tcgen05_fence(which: str) -> Asm:
     if which not in ("before", "after"):
         raise PlanError(f"a tcgen05 fence stands 'before' or 'after' a barrier, not {which!r}")
     return Asm(f"tcgen05.fence::{which}_thread_sync;")
+
+
+def tcgen05_barrier() -> tuple[Statement, ...]:
+    """Return a barrier of the block that orders tensor-memory accesses of different threads (9.7.16.6)."""
+    return (tcgen05_fence("before"), Sync(), tcgen05_fence("after"))
 
 
 def tcgen05_wait(what: str) -> Asm:
@@ -90,21 +104,61 @@ def tcgen05_load(registers: Buffer, tile: Buffer, *, base: Value, warp: Expr, co
     """
     address = _address(registers, tile, base, warp, column)
     count = registers.shape[0]
-    listed = ", ".join(f"%{k}" for k in range(count))
-    text = f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32 {{{listed}}}, [%{count}];"
-    outputs = tuple(registers[k] for k in range(count))
-    return Asm(text, outputs=outputs, inputs=(("r", address),), collective="warp")
+    return tcgen05_move("ld", TmemInstruction("32x32b", count), [registers[k] for k in range(count)], address)
 
 
 def tcgen05_store(tile: Buffer, registers: Buffer, *, base: Value, warp: Expr, column: int = 0) -> Asm:
     """Store a row of each lane, the inverse of :func:`tcgen05_load`."""
     address = _address(registers, tile, base, warp, column)
     count = registers.shape[0]
-    constraint = "f" if registers.dtype.name == "float32" else "r"
-    listed = ", ".join(f"%{k + 1}" for k in range(count))
-    text = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%0], {{{listed}}};"
-    inputs = (("r", address), *((constraint, registers[k]) for k in range(count)))
+    return tcgen05_move("st", TmemInstruction("32x32b", count), [registers[k] for k in range(count)], address)
+
+
+def tcgen05_move(direction: str, instruction: TmemInstruction, registers: Sequence[Element], address: Value) -> Asm:
+    """Return a load (``"ld"``) or store (``"st"``) of any form, as a whole warp issues it.
+
+    Args:
+        instruction: shape, repeat, packing, split.
+        registers: of 32 bits each, in the order of the instruction.
+        address: of the warp's first cell, see :func:`tcgen05_address`.
+
+    Raises:
+        PlanError: not as many registers as the instruction has.
+    """
+    count = len(registers)
+    if count != instruction.registers or any(r.type.bits != 32 for r in registers):
+        raise PlanError(
+            f"{instruction.opcode(direction)} has {instruction.registers} registers of 32 bits, not {count}"
+        )
+    opcode = instruction.opcode(direction)
+    split = f", {instruction.split}" if instruction.shape == TWO_ADDRESSES else ""
+    load = direction == "ld"
+    listed = ", ".join(f"%{k + (not load)}" for k in range(count))
+    if load:
+        text = f"{opcode} {{{listed}}}, [%{count}]{split};"
+        return Asm(text, outputs=tuple(registers), inputs=(("r", address),), collective="warp")
+    text = f"{opcode} [%0]{split}, {{{listed}}};"
+    inputs = (("r", address), *(("f" if r.type.name == "float32" else "r", r) for r in registers))
     return Asm(text, inputs=inputs, collective="warp")
+
+
+def tcgen05_address(base: Value, warp: Expr, *, lane: int = 0, column: int = 0) -> Value:
+    """Return the address of a cell in a warp's slab: lane in bits 31:16, column in bits 15:0 (9.7.16.2.1).
+
+    The address is absolute, so a warp adds its slab, ``warp % 4`` times 32 lanes, itself.
+
+    >>> from codegen_cuda.values import Name
+    >>> base, warp = Name("base", dtype("uint32")), Expr.var("warp", 0, 7)
+    >>> print(tcgen05_address(base, warp), tcgen05_address(base, Expr.of(2), lane=16, column=5), sep=", ")
+    base + ((unsigned int)(warp & 3) << 21), base + 5242885u
+    """
+    slab = warp % 4
+    offset = (lane << 16) + column
+    if slab.terms:
+        base = base + (cast("uint32", slab) << 21)
+    else:
+        offset += slab.const << 21
+    return base + offset if offset else base
 
 
 def _address(registers: Buffer, tile: Buffer, base: Value, warp: Expr, column: int) -> Value:
@@ -121,9 +175,7 @@ def _address(registers: Buffer, tile: Buffer, base: Value, warp: Expr, column: i
         raise PlanError(
             f"{tile.name}: columns [{column}, {column + registers.shape[0]}) leave [0, {tile.shape[1]})", column=column
         )
-    lane = f" + (({warp.text(nested=True)} & 3) << 21)"
-    start = (tile.allocated_addr or 0) + column
-    return Name(f"{base}{lane}" + (f" + {start}" if start else ""), dtype("uint32"))
+    return tcgen05_address(base, warp, column=(tile.allocated_addr or 0) + column)
 
 
 def _check(columns: int, cta_group: int) -> None:

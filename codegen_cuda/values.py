@@ -18,11 +18,27 @@ from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Atom, Expr
 from layoutalg.hardware.dtypes import Dtype, dtype
 
-__all__ = ["Condition", "Index", "Literal", "Name", "Op", "Value", "as_index", "as_value", "compare", "read"]
+__all__ = [
+    "Combination",
+    "Condition",
+    "Index",
+    "Literal",
+    "Name",
+    "Op",
+    "Value",
+    "all_of",
+    "any_of",
+    "as_index",
+    "as_value",
+    "compare",
+    "read",
+]
 
 _ARITHMETIC = ("int", "uint")
 _FLOATS = ("float32", "float64")
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2}
+_PRECEDENCE = {"|": 0, "^": 1, "&": 2, "<<": 3, ">>": 3, "+": 4, "-": 4, "*": 5}
+_BITWISE = ("|", "^", "&", "<<", ">>")
+_PRIMARY = 6
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
@@ -30,8 +46,8 @@ class Value:
     """Base of everything that has an element type and a spelling."""
 
     __slots__ = ()
-    #: How tightly the spelling binds: 3 needs no parentheses.
-    precedence: ClassVar[int] = 3
+    #: How tightly the spelling binds; what is no :class:`Op` needs no parentheses.
+    precedence: ClassVar[int] = _PRIMARY
 
     @property
     def type(self) -> Dtype:
@@ -65,6 +81,21 @@ class Value:
 
     def __neg__(self) -> Value:
         return _op("-", None, self)
+
+    def __and__(self, other: Any) -> Value:
+        return _bits("&", self, other)
+
+    def __or__(self, other: Any) -> Value:
+        return _bits("|", self, other)
+
+    def __xor__(self, other: Any) -> Value:
+        return _bits("^", self, other)
+
+    def __lshift__(self, distance: Any) -> Value:
+        return _bits("<<", self, distance)
+
+    def __rshift__(self, distance: Any) -> Value:
+        return _bits(">>", self, distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +142,17 @@ class Index(Value):
         return dtype("int32")
 
     def text(self) -> str:
-        return checked_text(self.expr, nested=True)
+        return checked_text(self.expr, nested=bool(self.expr.terms) or self.expr.const < 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Op(Value):
-    """A sum, difference or product; ``left`` is ``None`` for a negation."""
+    """A sum, difference, product or operation on bits; ``left`` is ``None`` for a negation.
+
+    >>> x = Name("x", dtype("u32"))
+    >>> print((x & 255) << 8 | x >> 8, (x + 1) & 7, sep=" | ")
+    ((x & 255u) << 8) | (x >> 8) | (x + 1u) & 7u
+    """
 
     symbol: str
     left: Value | None
@@ -124,16 +160,20 @@ class Op(Value):
 
     @property
     def type(self) -> Dtype:
-        return self.right.type
+        return self.right.type if self.left is None else self.left.type
 
     @property
     def level(self) -> int:
         """How tightly it binds."""
-        return _PRECEDENCE[self.symbol] if self.left is not None else 2
+        return _PRECEDENCE[self.symbol] if self.left is not None else _PRECEDENCE["*"]
 
     def text(self) -> str:
         if self.left is None:
-            return f"-{_nested(self.right, 3)}"
+            return f"-{_nested(self.right, _PRIMARY)}"
+        if self.symbol in _BITWISE:  # few people know how tightly these bind
+            chained = isinstance(self.left, Op) and self.left.symbol == self.symbol in "|^&"
+            left = self.left.text() if chained else _nested(self.left, _PRIMARY)
+            return f"{left} {self.symbol} {_nested(self.right, _PRIMARY)}"
         right = _nested(self.right, self.level + 1)  # no reassociation: sums of floats are not associative
         return f"{_nested(self.left, self.level)} {self.symbol} {right}"
 
@@ -165,12 +205,63 @@ class Condition:
         answer = False if apart else True if same else None
         return answer if self.symbol == "==" or answer is None else not answer
 
+    def sides(self) -> tuple[Expr | Value, ...]:
+        """Return what is compared."""
+        return self.left, self.right
+
     def text(self) -> str:
         """Return the spelling in C."""
         return f"{_side(self.left)} {self.symbol} {_side(self.right)}"
 
     def __str__(self) -> str:
         return self.text()
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Several conditions, joined by ``&&`` or ``||``; those that the ranges decide are not spelt."""
+
+    symbol: str
+    parts: tuple[Condition, ...]
+
+    def decide(self) -> bool | None:
+        """Return whether it always or never holds, ``None`` where that depends."""
+        answers = [part.decide() for part in self.parts]
+        absorbing = self.symbol == "||"
+        if absorbing in answers:
+            return absorbing
+        return None if None in answers else not absorbing
+
+    def sides(self) -> tuple[Expr | Value, ...]:
+        """Return everything that is compared."""
+        return tuple(side for part in self.parts for side in part.sides())
+
+    def text(self) -> str:
+        """Return the spelling in C."""
+        return f" {self.symbol} ".join(part.text() for part in self.parts if part.decide() is None)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def any_of(*conditions: Condition) -> Combination:
+    """Join conditions of which one is enough.
+
+    >>> warp = Expr.var("warp", 0, 3)
+    >>> print(any_of(compare(warp, "==", 0), compare(warp, "==", 2), compare(warp, "<", 0)))
+    warp == 0 || warp == 2
+    """
+    return Combination("||", conditions)
+
+
+def all_of(*conditions: Condition) -> Combination:
+    """Join conditions that must all hold.
+
+    >>> x = Expr.var("x", 0, 9)
+    >>> all_of().decide(), all_of(compare(x, "<", 10)).decide(), all_of(compare(x, "<", 9)).decide()
+    (True, True, None)
+    """
+    return Combination("&&", conditions)
 
 
 def compare(left: Any, symbol: str, right: Any) -> Condition:
@@ -266,6 +357,18 @@ def _op(symbol: str, left: Value | None, right: Any) -> Value:
             dtype=kind.name,
         )
     return Op(symbol, left, second)
+
+
+def _bits(symbol: str, left: Value, right: Any) -> Value:
+    """Join bits; those of signed numbers and of floats are no business of a kernel's."""
+    if left.type.kind != "uint" or not left.type.carrier:
+        raise PlanError(f"{left} {symbol} ...: bits are taken of unsigned integers, not of {left.type}; cast it")
+    if symbol in ("<<", ">>"):
+        if type(right) is int and not 0 <= right < left.type.bits:
+            raise PlanError(f"{left} {symbol} {right}: a shift of {left.type} is by 0 to {left.type.bits - 1}")
+        distance = read(right)
+        return Op(symbol, left, distance if isinstance(distance, Value) else Index(as_index(distance)))
+    return Op(symbol, left, as_value(right, left.type))
 
 
 def _nested(value: Value, level: int) -> str:

@@ -84,7 +84,7 @@ MUTANTS = {
     "guarded_by_let": [("if (start < n)", "if (start <= n)")],
     "shared_scalar": [("    __syncthreads();\n", "")],
     "tmem_by_hand": [("<< 21", "<< 20"), ('    asm volatile("tcgen05.wait::st.sync.aligned;" : : : "memory");\n', "")],
-    "tmem_by_pool": [("tmem_base + ((warp & 3) << 21) + 40", "tmem_base + ((warp & 3) << 21) + 60")],
+    "tmem_by_pool": [("tmem_base + ((unsigned int)warp << 21) + 40u", "tmem_base + ((unsigned int)warp << 21) + 60u")],
 }
 
 

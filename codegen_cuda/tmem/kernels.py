@@ -11,17 +11,27 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from codegen_cuda.body import Asm, Body, If, Statement, Store, let, let_pointer, thread_id
+from codegen_cuda.buffers import Buffer, alloc, declare, match
+from codegen_cuda.checks import names_in
 from codegen_cuda.errors import PlanError
+from codegen_cuda.expr import Expr
 from codegen_cuda.kernel import Kernel
-from codegen_cuda.tmem.emit import allocate, barrier, deallocate, device_function, statement, wait
-from codegen_cuda.tmem.moves import Access, Bools, emit_reads, emit_writes
+from codegen_cuda.pools import TmemPool
+from codegen_cuda.tcgen05 import tcgen05_address, tcgen05_barrier, tcgen05_wait
+from codegen_cuda.tmem.emit import device_function, move, on_warps, registers
+from codegen_cuda.tmem.moves import Access, Bools, Group, emit_reads, emit_writes
 from codegen_cuda.tmem.plan import RoundTrip, TmemPlan, Transfer
 from codegen_cuda.tmem.problem import LANE, Ints, TmemProblem, tabulate
 from codegen_cuda.tmem.solve import decompose
-from layoutalg.claim import Buffer, Claim, Move, Side
+from codegen_cuda.values import Value
+from layoutalg.claim import Buffer as Param
+from layoutalg.claim import Claim, Move, Side
+from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.tcgen05 import LANES, TmemInstruction, allocated_columns
 from layoutalg.tile import TileLayout
 
@@ -40,17 +50,16 @@ def copy_kernel(plan: TmemPlan, global_layout: TileLayout | None, name: str | No
     used = _columns(plan)
     threads = max(32 * (max(plan.warps) + 1), LANES)
     entry = name or kernel_name(problem, plan, f"tmem_{problem.direction}")
-    function = f"{entry}_device"
+    picture = TileLayout.from_iters(shard=[(LANES * used * 32 // problem.dtype.bits, 1, "m")])
+    sides = (elements, picture) if problem.direction == "st" else (picture, elements)
+    harness = _Harness.of(*sides, problem.dtype, threads=threads, columns=columns)
+    phase = _phase(harness, plan, f"{entry}_device", elements)
     if problem.direction == "st":
-        body = [
-            *_fill_with_zeros(plan, used),
-            *_phase(plan, function, _reads(plan, elements)),
-            *barrier(),
-            *_dump(plan, used),
-        ]
+        zeros = _fill_with_zeros(harness, plan, used)
+        body = [*zeros, phase, *tcgen05_barrier(), *_dump(harness, plan, used)]
     else:
-        body = [*_fill_from_source(used), *barrier(), *_phase(plan, function, _writes(plan, elements))]
-    source = _source(entry, problem, threads, [device_function(plan, function)], columns, body, [plan])
+        body = [*_fill_from_source(harness, used), *tcgen05_barrier(), phase]
+    source = harness.body(entry, body, _comment(problem, [plan])).source
     claim = _claim(entry, problem, threads, copy_moves(plan, elements, used), used)
     return Kernel(name=entry, source=source, claim=claim, plan=plan, arch=ARCH)
 
@@ -68,13 +77,10 @@ def roundtrip_kernel(
     columns = allocated_columns(max(_columns(store), _columns(load)))
     threads = 32 * (max(*store.warps, *load.warps) + 1)
     entry = name or kernel_name(problem, store, "tmem_roundtrip")
-    body = [
-        *_phase(store, f"{entry}_store", _reads(store, given)),
-        *barrier(),
-        *_phase(load, f"{entry}_load", _writes(load, wanted)),
-    ]
-    functions = [device_function(store, f"{entry}_store"), device_function(load, f"{entry}_load")]
-    text = _source(entry, problem, threads, functions, columns, body, [store, load])
+    harness = _Harness.of(given, wanted, problem.dtype, threads=threads, columns=columns)
+    phases = (_phase(harness, store, f"{entry}_store", given), _phase(harness, load, f"{entry}_load", wanted))
+    body = [phases[0], *tcgen05_barrier(), phases[1]]
+    text = harness.body(entry, body, _comment(problem, [store, load])).source
     moves = tuple(
         Move("src", _side(problem, given, part), "dst", _side(problem, wanted, part))
         for part in range(len(problem.parts))
@@ -152,7 +158,7 @@ def _claim_of(
     spans: tuple[tuple[int, int], tuple[int, int]],
 ) -> Claim:
     buffers = tuple(
-        Buffer(name, role, problem.dtype.name, low, high - low, ALIGN)
+        Param(name, role, problem.dtype.name, low, high - low, ALIGN)
         for (name, role), (low, high) in zip((("src", "input"), ("dst", "output")), spans, strict=True)
     )
     return Claim(
@@ -217,13 +223,57 @@ def _used(plan: TmemPlan) -> list[int]:
     return sorted({r for t in plan.transfers for r in t.registers})
 
 
-def _reads(plan: TmemPlan, elements: TileLayout) -> tuple[str, list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Harness:
+    """What the statements of a harness share: the two buffers, the thread's names, tensor memory."""
+
+    source: Buffer
+    target: Buffer
+    threads: int
+    cells: Buffer
+    pool: TmemPool
+
+    @classmethod
+    def of(cls, given: TileLayout, wanted: TileLayout, kind: Dtype, *, threads: int, columns: int) -> _Harness:
+        source, target = (
+            match(name, (int(layout.size),), kind, layout=layout, align=ALIGN, pointer=name)
+            for name, layout in (("src", given), ("dst", wanted))
+        )
+        slot = alloc("slot", (1,), "uint32", scope="shared", pointer="slot")
+        warp = Expr.var("warp", 0, threads // 32 - 1)
+        pool = TmemPool(None, warp=warp, total_cols=columns, tmem_addr=slot)
+        return cls(source, target, threads, pool.alloc("cells", (LANES, columns), "uint32"), pool)
+
+    def group(self, warps: Sequence[int]) -> Group:
+        """Name the threads of some warps."""
+        thread, lane = Expr.var("thread", 0, self.threads - 1), Expr.var("lane", 0, 31)
+        return Group(tuple(warps), thread, lane, self.pool.warp)
+
+    def address(self, warp: Expr, column: int) -> Value:
+        """Return the address of a column in a warp's slab."""
+        return tcgen05_address(self.pool.base, warp, column=(self.cells.allocated_addr or 0) + column)
+
+    def body(self, entry: str, statements: Sequence[Statement], comment: Sequence[str]) -> Body:
+        """Return the kernel: names, allocation, statements, deallocation."""
+        thread = thread_id("thread", self.threads)
+        inner = [self.pool.slot, *self.pool.commit(), *statements, *self.pool.dealloc()]
+        lane = [let("lane", thread.var % 32)] if "lane" in names_in(inner) else []
+        return Body(
+            entry,
+            (self.source, self.target),
+            [thread, *lane, let("warp", thread.var // 32), *inner],
+            threads=self.threads,
+            comment=comment,
+        )
+
+
+def _reads(harness: _Harness, plan: TmemPlan, elements: TileLayout, array: Buffer) -> list[Statement]:
     held, address = _addresses(plan, elements)
     accesses = [Access(word, address[:, :, word], held[:, :, word] >= 0) for word in _used(plan)]
-    return "before", emit_reads(accesses, plan.warps, plan.problem.bits, "src", "r")
+    return emit_reads(accesses, harness.group(plan.warps), plan.problem.bits, harness.source, array)
 
 
-def _writes(plan: TmemPlan, elements: TileLayout) -> tuple[str, list[str]]:
+def _writes(harness: _Harness, plan: TmemPlan, elements: TileLayout, array: Buffer) -> list[Statement]:
     """Every element is written once: by the first thread and register that holds it."""
     held, address = _addresses(plan, elements)
     flat = held.reshape(-1)
@@ -232,17 +282,16 @@ def _writes(plan: TmemPlan, elements: TileLayout) -> tuple[str, list[str]]:
     active = first.reshape(held.shape) & (held >= 0)
     accesses = [Access(word, address[:, :, word], active[:, :, word]) for word in _used(plan)]
     accesses = [access for access in accesses if access.active.any()]
-    return "after", emit_writes(accesses, plan.warps, plan.problem.bits, "dst", "r")
+    return emit_writes(accesses, harness.group(plan.warps), plan.problem.bits, harness.target, array)
 
 
-def _phase(plan: TmemPlan, function: str, moves: tuple[str, list[str]]) -> list[str]:
+def _phase(harness: _Harness, plan: TmemPlan, function: str, elements: TileLayout) -> If:
     """The plan's instructions with the global accesses before or after them, by the warps that take part."""
-    when, lines = moves
-    call = [f"{function}(r, base, warp);"]
-    body = [f"unsigned r[{plan.registers}];", *(lines + call if when == "before" else call + lines)]
-    tests = " || ".join(f"warp == {w}" for w in plan.warps)
-    everyone = plan.warps == tuple(range(len(plan.warps))) and len(plan.warps) >= 4
-    return [f"if ({tests}) {{" if not everyone else f"if (warp < {len(plan.warps)}) {{", *_indent(body), "}"]
+    array, warp = registers(plan.registers), harness.pool.warp
+    call = device_function(plan, function).call(array, harness.pool.base, warp.within(0, max(plan.warps)))
+    if plan.problem.direction == "st":
+        return on_warps(warp, plan.warps, [array, *_reads(harness, plan, elements, array), call])
+    return on_warps(warp, plan.warps, [array, call, *_writes(harness, plan, elements, array)])
 
 
 def _chunks(columns: int) -> list[tuple[int, int]]:
@@ -254,36 +303,41 @@ def _chunks(columns: int) -> list[tuple[int, int]]:
     return found
 
 
-def _physical(direction: str, column: int, repeat: int, *, packed: bool = False) -> str:
-    instruction = TmemInstruction("32x32b", repeat, packed)
-    transfer = Transfer(0, instruction, 0, column, tuple(range(repeat)))
-    offset = f" + {column:#x}u" if column else ""
-    return statement(transfer, direction, "r", f"base + ((unsigned)warp << 21){offset}")
+def _physical(harness: _Harness, direction: str, column: int, array: Buffer, *, packed: bool = False) -> Asm:
+    """All rows of some columns, a lane per thread of the first four warps."""
+    repeat = array.shape[0]
+    transfer = Transfer(0, TmemInstruction("32x32b", repeat, packed), 0, column, tuple(range(repeat)))
+    return move(transfer, direction, array, harness.address(harness.pool.warp.within(0, 3), column))
 
 
-def _fill_from_source(columns: int) -> list[str]:
-    lines: list[str] = []
+def _fill_from_source(harness: _Harness, columns: int) -> list[Statement]:
+    thread = harness.group(range(4)).thread.within(0, LANES - 1)
+    words = let_pointer("in", "uint32", harness.source.data)
+    given = declare("in", (LANES, columns), "uint32", data=words.pointer)
+    statements: list[Statement] = []
     for column, repeat in _chunks(columns):
-        body = [
-            f"unsigned r[{repeat}];",
-            "const unsigned* in = reinterpret_cast<const unsigned*>(src);",
-            *(f"r[{i}] = in[thread * {columns} + {column + i}];" for i in range(repeat)),
-            _physical("st", column, repeat),
-        ]
-        lines += ["if (warp < 4) {", *_indent(body), "}"]
-    return [*lines, wait("st")]
+        array = registers(repeat)
+        loads = [Store(array[i], given[thread, column + i]) for i in range(repeat)]
+        body: list[Statement] = [array, words, *loads, _physical(harness, "st", column, array)]
+        statements.append(on_warps(harness.pool.warp, range(4), body))
+    return [*statements, tcgen05_wait("st")]
 
 
-def _fill_with_zeros(plan: TmemPlan, columns: int) -> list[str]:
+def _fill_with_zeros(harness: _Harness, plan: TmemPlan, columns: int) -> list[Statement]:
     """Define the cells that the plan leaves alone, so that the picture can be read; none are left in most layouts."""
     image, _, _ = _image(plan, columns)
     if image.all():
         return []
-    lines: list[str] = []
+    statements: list[Statement] = []
     for column, repeat in _chunks(columns):
-        body = [f"unsigned r[{repeat}] = {{}};", _physical("st", column, repeat)]
-        lines += ["if (warp < 4) {", *_indent(body), "}"]
-    return [*lines, wait("st"), *barrier()]
+        array = registers(repeat)
+        body: list[Statement] = [
+            array,
+            *(Store(array[i], 0) for i in range(repeat)),
+            _physical(harness, "st", column, array),
+        ]
+        statements.append(on_warps(harness.pool.warp, range(4), body))
+    return [*statements, tcgen05_wait("st"), *tcgen05_barrier()]
 
 
 def _image(plan: TmemPlan, columns: int) -> tuple[Bools, bool, int]:
@@ -302,10 +356,10 @@ def _image(plan: TmemPlan, columns: int) -> tuple[Bools, bool, int]:
     return image, False, problem.bits
 
 
-def _dump(plan: TmemPlan, columns: int) -> list[str]:
+def _dump(harness: _Harness, plan: TmemPlan, columns: int) -> list[Statement]:
     image, packed, bits = _image(plan, columns)
     per = image.shape[-1]
-    lines: list[str] = []
+    statements: list[Statement] = []
     for word, repeat in _chunks(image.shape[1]):
         accesses = []
         for i in range(repeat):
@@ -314,49 +368,23 @@ def _dump(plan: TmemPlan, columns: int) -> list[str]:
             address = np.arange(LANES)[:, None] * (columns * 32 // bits) + unit
             accesses.append(Access(i, address.reshape(4, 32, per), image[:, word + i].reshape(4, 32, per)))
         accesses = [access for access in accesses if access.active.any()]
+        array = registers(repeat)
         body = [
-            f"unsigned r[{repeat}];",
-            _physical("ld", word * (2 if packed else 1), repeat, packed=packed),
-            wait("ld"),
-            *emit_writes(accesses, (0, 1, 2, 3), bits, "dst", "r"),
+            array,
+            _physical(harness, "ld", word * (2 if packed else 1), array, packed=packed),
+            tcgen05_wait("ld"),
+            *emit_writes(accesses, harness.group(range(4)), bits, harness.target, array),
         ]
         if accesses:
-            lines += ["if (warp < 4) {", *_indent(body), "}"]
-    return lines
+            statements.append(on_warps(harness.pool.warp, range(4), body))
+    return statements
 
 
-def _indent(lines: Sequence[str]) -> list[str]:
-    return ["    " + line for line in lines]
-
-
-def _source(
-    entry: str,
-    problem: TmemProblem,
-    threads: int,
-    functions: Sequence[str],
-    columns: int,
-    body: Sequence[str],
-    plans: Sequence[TmemPlan],
-) -> str:
-    kind = problem.dtype.c_type
-    header = [
+def _comment(problem: TmemProblem, plans: Sequence[TmemPlan]) -> list[str]:
+    return [
         *(f"tensor memory  {tmem}" for tmem, _ in problem.parts),
         *(f"registers      {registers}" for plan in plans for _, registers in plan.problem.parts),
         f"{problem.size} elements of {problem.dtype.name}, shape {problem.shape}, scope {problem.scope}",
         *(line for plan in plans for line in plan.describe().splitlines()),
         "Needs a target with tensor memory: sm_100a, sm_103a, sm_100f, sm_110a.",
     ]
-    lines = [
-        *("// " + line for line in header),
-        "",
-        *functions,
-        f'extern "C" __global__ void __block_size__(({threads}, 1, 1))',
-        f"{entry}(const {kind}* __restrict__ src, {kind}* __restrict__ dst) {{",
-        "    const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;",
-        "    (void)lane;",
-        *_indent(allocate(columns)),
-        *_indent(body),
-        *_indent(deallocate(columns)),
-        "}",
-    ]
-    return "\n".join(lines) + "\n"

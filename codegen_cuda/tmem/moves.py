@@ -6,21 +6,27 @@ expression of the thread's index, so the addresses in the emitted code come from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen_cuda.body import If, Let, LetPointer, Statement, Store, compare, let, let_pointer
+from codegen_cuda.buffers import Buffer, declare
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
 from codegen_cuda.tmem.problem import Ints
+from codegen_cuda.values import Literal, Value
+from codegen_cuda.words import cast
 from layoutalg.algebra.recognise import recognise_values
 from layoutalg.axis import m
 from layoutalg.errors import NotExpressibleError
+from layoutalg.hardware.dtypes import dtype
 from layoutalg.iters import vector_at
 
-__all__ = ["Access", "emit_reads", "emit_writes", "pointer_type"]
+__all__ = ["Access", "Group", "emit_reads", "emit_writes"]
 
 Bools = NDArray[np.bool_]
 
@@ -40,19 +46,14 @@ class Access:
     active: Bools
 
 
-def pointer_type(bits: int) -> str:
-    """C type of one unit.
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who moves: the warps, and the variables that name a thread of theirs."""
 
-    >>> pointer_type(16)
-    'unsigned short'
-    """
-    names = {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}
-    if bits not in names:
-        raise PlanError(
-            f"tmem: no C type of {bits} bits; arrange the layouts so that whole 32-bit words are contiguous in memory",
-            rule="width",
-        )
-    return names[bits]
+    warps: tuple[int, ...]
+    thread: Expr
+    lane: Expr
+    warp: Expr
 
 
 def widen(accesses: Sequence[Access], bits: int) -> tuple[list[Access], int]:
@@ -69,91 +70,101 @@ def widen(accesses: Sequence[Access], bits: int) -> tuple[list[Access], int]:
     return [Access(a.word, a.address[..., :1] // per, a.active[..., :1]) for a in accesses], 32
 
 
-def emit_reads(accesses: Sequence[Access], warps: Sequence[int], bits: int, pointer: str, array: str) -> list[str]:
-    """Return lines that fill ``array`` from ``pointer``; every word of every thread is complete."""
+def emit_reads(accesses: Sequence[Access], group: Group, bits: int, source: Buffer, array: Buffer) -> list[Statement]:
+    """Return statements that fill ``array`` from ``source``; every word of every thread is complete."""
     accesses, unit = widen(accesses, bits)
+    pointer, view = _words("in", source, unit)
 
-    def line(word: int, addresses: list[str]) -> str:
-        parts = [
-            f"in[{address}]" if unit == 32 else f"(unsigned)in[{address}]" + (f" << {unit * i}" if i else "")
-            for i, address in enumerate(addresses)
-        ]
-        return f"{array}[{word}] = {' | '.join(parts)};"
+    def fill(access: Access, places: list[Expr]) -> list[Statement]:
+        word = cast("uint32", view[places[0]])
+        for i, place in enumerate(places[1:], start=1):
+            word = word | cast("uint32", view[place]) << unit * i
+        return [Store(array[access.word], word)]
 
-    head = f"const {pointer_type(unit)}* in = reinterpret_cast<const {pointer_type(unit)}*>({pointer});"
-    return [head, *_by_warp(accesses, warps, lambda access, texts: [line(access.word, texts)])]
+    return [pointer, *_by_warp(accesses, group, fill)]
 
 
-def emit_writes(accesses: Sequence[Access], warps: Sequence[int], bits: int, pointer: str, array: str) -> list[str]:
-    """Return lines that write the active parts of ``array`` to ``pointer``."""
+def emit_writes(accesses: Sequence[Access], group: Group, bits: int, target: Buffer, array: Buffer) -> list[Statement]:
+    """Return statements that write the active parts of ``array`` to ``target``."""
     accesses, unit = widen(accesses, bits)
-    kind = pointer_type(unit)
+    pointer, view = _words("out", target, unit)
 
-    def lines(access: Access, texts: list[str]) -> list[str]:
+    def empty(access: Access, places: list[Expr]) -> list[Statement]:
         found = []
-        for part, text in enumerate(texts):
-            if not access.active[..., part].any():
-                continue
-            shifted = f"{array}[{access.word}]" + (f" >> {unit * part}" if part else "")
-            value = shifted if unit == 32 else f"({kind})({shifted})"
-            found.append(f"{_guard(access.active[..., part])}out[{text}] = {value};")
+        for part, place in enumerate(places):
+            if access.active[..., part].any():
+                word: Value = array[access.word] >> unit * part if part else array[access.word]
+                store = Store(view[place], cast(view.dtype, word))
+                found.append(_guarded(access.active[..., part], group.lane, store))
         return found
 
-    head = f"{kind}* out = reinterpret_cast<{kind}*>({pointer});"
-    return [head, *_by_warp(accesses, warps, lines)]
+    return [pointer, *_by_warp(accesses, group, empty)]
 
 
-def _guard(active: Bools) -> str:
-    """Condition on the lane, equal in all warps."""
+def _words(name: str, buffer: Buffer, unit: int) -> tuple[LetPointer, Buffer]:
+    """Bind a pointer to units of so many bits, and return a flat view through it."""
+    if unit not in (8, 16, 32):
+        raise PlanError(
+            f"tmem: no C type of {unit} bits; arrange the layouts so that whole 32-bit words are contiguous in memory",
+            rule="width",
+        )
+    kind = dtype(f"uint{unit}")
+    binding = let_pointer(name, kind, buffer.data)
+    count = -(-buffer.span * buffer.dtype.bits // unit)
+    return binding, declare(name, (count,), kind, data=binding.pointer)
+
+
+def _guarded(active: Bools, lane: Expr, store: Store) -> Statement:
+    """Put a store under a condition on the lane, equal in all warps; none where all lanes are active."""
     if active.all():
-        return ""
+        return store
     mask = sum(1 << lane for lane in range(32) if active[0, lane])
-    return f"if ({mask:#010x}u >> lane & 1u) "
+    return If(compare((Literal(mask, dtype("uint32")) >> lane) & 1, "!=", 0), (store,))
 
 
-def _by_warp(accesses: Sequence[Access], warps: Sequence[int], make: object) -> list[str]:
+_Make: TypeAlias = Callable[[Access, list[Expr]], list[Statement]]
+
+
+def _by_warp(accesses: Sequence[Access], group: Group, make: _Make) -> list[Statement]:
     """Straight code over the thread index where all warps agree on it, else one branch per warp."""
-    assert callable(make)
+    warps = group.warps
     uniform = all((a.active == a.active[:1]).all() for a in accesses)
-    if uniform and tuple(warps) == tuple(range(len(warps))):
+    if uniform and warps == tuple(range(len(warps))):
         try:
-            return _lines(accesses, "thread", 32 * len(warps), make)
+            return _statements(accesses, group.thread.within(0, 32 * len(warps) - 1), make)
         except NotExpressibleError:
             pass
     if len(warps) == 1:
-        return _lines(accesses, "lane", 32, make)
-    lines: list[str] = []
+        return _statements(accesses, group.lane, make)
+    statements: list[Statement] = []
     for index, warp in enumerate(warps):
         own = [Access(a.word, a.address[index : index + 1], a.active[index : index + 1]) for a in accesses]
         own = [a for a in own if a.active.any()]
         if own:
-            lines += [f"if (warp == {warp}) {{", *("    " + line for line in _lines(own, "lane", 32, make)), "}"]
-    return lines
+            statements.append(If(compare(group.warp, "==", warp), tuple(_statements(own, group.lane, make))))
+    return statements
 
 
-def _lines(accesses: Sequence[Access], variable: str, count: int, make: object) -> list[str]:
-    assert callable(make)
-    index = Expr.var(variable, 0, count - 1)
-    names: dict[bytes, str] = {}
-    heads: list[str] = []
-    body: list[str] = []
+def _statements(accesses: Sequence[Access], index: Expr, make: _Make) -> list[Statement]:
+    """Return the accesses, with addresses that differ by constants computed once."""
+    places: dict[bytes, Let] = {}
+    body: list[Statement] = []
     for access in accesses:
-        texts = []
+        found: list[Expr] = []
         for part in range(access.address.shape[-1]):
             column = access.address[..., part].reshape(-1)
             active = access.active[..., part].reshape(-1)
             start = int(column[np.argmax(active)]) if active.any() else 0
             relative = column - start
             key = relative.tobytes()
-            if key not in names:
-                names[key] = f"place{len(names)}"
-                heads.append(f"const int {names[key]} = {_expression(relative, index)};")
-            texts.append(names[key] + (f" {'+' if start > 0 else '-'} {abs(start)}" if start else ""))
-        body += make(access, texts)
-    return [*heads, *body]
+            if key not in places:
+                places[key] = let(f"place{len(places)}", _expression(relative, index))
+            found.append(places[key].var + start)
+        body += make(access, found)
+    return [*places.values(), *body]
 
 
-def _expression(table: Ints, index: Expr) -> str:
+def _expression(table: Ints, index: Expr) -> Expr:
     try:
         iters, offset = recognise_values({m: table})
     except NotExpressibleError as error:
@@ -167,4 +178,4 @@ def _expression(table: Ints, index: Expr) -> str:
     total = Expr.of(int(offset.get(m, 0)))
     for value in vector_at(iters, index).values():
         total = total + value
-    return str(total)
+    return total

@@ -6,7 +6,7 @@
 extern "C" __global__ void LAUNCH_SHAPE(64) pooled(const unsigned short* __restrict__ A_ptr, unsigned short* __restrict__ B_ptr) {
     const int tx = threadIdx.x;
     extern __shared__ __align__(1024) unsigned char smem_ptr[];
-    unsigned int* const header_ptr = (unsigned int*)smem_ptr;
+    const unsigned int* const header_ptr = (const unsigned int*)smem_ptr;
     unsigned short* const tile_ptr = (unsigned short*)(smem_ptr + 1024);
     *(uint4*)(tile_ptr + tx * 64 + (tx & 7) * 8) = *(uint4*)(A_ptr + tx * 64);
     *(uint4*)(tile_ptr + tx * 64 + (1 ^ (tx & 7)) * 8) = *(uint4*)(A_ptr + tx * 64 + 8);

@@ -1,0 +1,280 @@
+"""Checks of a kernel that need the whole of it.
+
+Names are declared before use; one dynamic arena; static shared memory within its limit; barriers where all threads come
+by; warp-wide instructions under conditions that are the same in a whole warp; one ``cta_group``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from codegen_cuda.access import Pointer, Reference, Whole
+from codegen_cuda.body import (
+    Asm,
+    Body,
+    Call,
+    Do,
+    For,
+    Function,
+    If,
+    Let,
+    LetPointer,
+    ScalarParam,
+    Statement,
+    Store,
+    Sync,
+    While,
+    walk,
+)
+from codegen_cuda.buffers import Buffer
+from codegen_cuda.errors import PlanError
+from codegen_cuda.expr import Atom, Expr
+from codegen_cuda.spelling import spell
+from codegen_cuda.values import Combination, Condition, Index, Name, Value
+from layoutalg.hardware.dtypes import Dtype
+from layoutalg.hardware.machine import DEFAULT_MACHINE
+
+__all__ = ["check", "functions_of", "names_in", "written"]
+
+_BUILTIN = ("threadIdx.x", "blockIdx.x")
+# Names of C++ that a kernel's author is likely to hit; the compiler refuses the others.
+_RESERVED = re.compile(
+    "auto|bool|break|case|char|class|const|continue|default|delete|do|double|else|enum|extern|float|for|goto|if|inline|"
+    "int|long|new|operator|private|public|register|return|short|signed|sizeof|static|struct|switch|template|this|"
+    "typedef|union|unsigned|using|virtual|void|volatile|while"
+)
+# An identifier that is no field, no function and no type in a cast.
+_IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?![(*{])")
+
+
+def check(body: Body) -> None:
+    """Check a kernel.
+
+    Raises:
+        PlanError: what fails, and where.
+    """
+    _check_storage(body)
+    names = {p.data.name if isinstance(p, Buffer) else p.name for p in body.params}
+    if len(names) < len(body.params):
+        raise PlanError(f"{body.name}: two parameters share a name", names=tuple(sorted(names)))
+    functions = functions_of(body)
+    outside = {*_BUILTIN, *(table.buffer.data.name for table in body.tables)}
+    for name in (body.name, *names, *(table.buffer.data.name for table in body.tables)):
+        _check_identifier(name)
+    _check_names(body.statements, names | outside)
+    for function in functions:
+        if isinstance(function, Function):
+            own = [p.data.name if isinstance(p, Buffer) else str(getattr(p, "name", p)) for p in function.params]
+            for name in (function.name, *own):
+                _check_identifier(name)
+            _check_names(function.statements, {*outside, *own})
+    _check_convergence(body.statements, {}, conditions=())
+
+
+def _check_storage(body: Body) -> None:
+    everything = walk(body.statements)
+    arenas = [s.name for s in everything if isinstance(s, Buffer) and s.scope == "shared.dyn"]
+    if len(arenas) > 1:
+        raise PlanError(
+            f"{body.name} allocates dynamic shared memory {len(arenas)} times ({', '.join(arenas)}), and all such "
+            "arrays start at one address: allocate one arena and declare views into it, or use SharedPool",
+            arenas=tuple(arenas),
+        )
+    static = sum(s.data.size or 0 for s in everything if isinstance(s, Buffer) and s.scope == "shared")
+    if static > DEFAULT_MACHINE.static_shared_bytes:
+        raise PlanError(
+            f"{body.name} declares {static} bytes of static shared memory; the limit is "
+            f"{DEFAULT_MACHINE.static_shared_bytes}: use a SharedPool, whose memory is dynamic",
+            bytes=static,
+        )
+    groups = {s.cta_group for s in everything if isinstance(s, Asm) and s.cta_group}
+    if len(groups) > 1:
+        raise PlanError(f"{body.name} allocates tensor memory for cta_group 1 and 2; a kernel has one", groups=groups)
+
+
+def functions_of(body: Body) -> tuple[str | Function, ...]:
+    """Return the device functions that a kernel calls, those that others call first.
+
+    Raises:
+        PlanError: two of one name.
+    """
+    found: dict[str, str | Function] = {}
+    _collect(body.statements, found)
+    return tuple(dict.fromkeys(found.values()))
+
+
+def _collect(statements: Sequence[Statement], found: dict[str, str | Function]) -> None:
+    for call in (part for part in _parts(statements) if isinstance(part, Call)):
+        if isinstance(call.source, Function) and call.function not in found:
+            _collect(call.source.statements, found)
+        if found.setdefault(call.function, call.source) != call.source:
+            raise PlanError(f"two sources for {call.function}", function=call.function)
+
+
+def _check_names(statements: Sequence[Statement], outside: set[str]) -> None:
+    known = set(outside)
+    for statement in statements:
+        own = {f.name: getattr(statement, f.name) for f in fields(statement)}
+        nested = [own.pop("body", ()), own.pop("orelse", ())]
+        inner = set(known)
+        if isinstance(statement, Buffer):
+            if not statement.owns:
+                raise PlanError(f"{statement.name} is a view of {statement.data.name}; only allocations are declared")
+            own = {}
+        if isinstance(statement, For):
+            inner |= own.pop("var").variables()
+            _check_identifier(str(statement.var))
+        if isinstance(statement, LetPointer):
+            own.pop("pointer")
+        missing = sorted(name for name in names_in(list(own.values())) if name not in known)
+        if missing:
+            raise PlanError(f"{_shown(statement)} uses {', '.join(missing)} before a declaration", names=missing)
+        for part in nested:
+            _check_names(part, inner)
+        if isinstance(statement, Buffer | LetPointer | Let):
+            name = getattr(statement, "name", "")
+            name = statement.data.name if isinstance(statement, Buffer) else name
+            name = statement.pointer.name if isinstance(statement, LetPointer) else name
+            _check_identifier(name)
+            if name in known:
+                raise PlanError(f"{name} is declared twice", name=name)
+            known.add(name)
+
+
+def _check_identifier(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or _RESERVED.fullmatch(name):
+        raise PlanError(f"{name!r} cannot be the name of something in C", name=name)
+
+
+def _shown(statement: Statement) -> str:
+    shown = getattr(statement, "condition", None)
+    return f"a guard on {shown}" if shown is not None else spell(statement)
+
+
+def names_in(values: Sequence[Any]) -> set[str]:
+    """Return the names of pointers and of variables that occur; texts of memory reads bring their pointer with them."""
+    found: set[str] = set()
+    for part in _parts(values):
+        if isinstance(part, Pointer) or (isinstance(part, Atom) and part.op == "var"):
+            found.add(part.name)
+        elif isinstance(part, Name) and part.spelling.isidentifier():
+            found.add(part.spelling)
+        elif isinstance(part, Atom) and part.op == "load":
+            found |= {name for name in _IDENTIFIER.findall(part.name) if not _RESERVED.fullmatch(name)}
+    return found
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Every value inside a value, a statement or a tuple of them, bodies of functions left out.
+
+    Storage of tensor memory has no pointer to name.
+    """
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _parts(item)
+    elif isinstance(value, Buffer):
+        if value.scope != "tmem":
+            yield from _parts((value.data, value.elem_offset))
+    elif is_dataclass(value) and not isinstance(value, Dtype | Function):
+        yield value
+        for item in fields(value):
+            yield from _parts(getattr(value, item.name))
+
+
+def _check_convergence(
+    statements: Sequence[Statement],
+    lets: Mapping[str, Expr | Value],
+    *,
+    conditions: tuple[Condition | Combination, ...],
+) -> None:
+    known = dict(lets)
+    for statement in statements:
+        if isinstance(statement, Let):
+            known[statement.name] = statement.value
+        under = conditions
+        if isinstance(statement, If | While):
+            under = (*conditions, statement.condition) if statement.condition.decide() is None else conditions
+        for part in ("body", "orelse"):
+            _check_convergence(getattr(statement, part, ()), known, conditions=under)
+        if isinstance(statement, Do) and isinstance(statement.call.source, Function):
+            _check_call(statement.call, known, conditions=conditions)
+        block = isinstance(statement, Sync) and statement.group == "block"
+        warp = isinstance(statement, Asm) and statement.collective == "warp"
+        for condition in conditions if block or warp else ():
+            group = 0 if block else 32
+            if not all(_is_uniform(side, known, group) for side in condition.sides()):
+                raise _divergent(statement, condition, warp=warp)
+
+
+def _check_call(
+    call: Call, lets: Mapping[str, Expr | Value], *, conditions: tuple[Condition | Combination, ...]
+) -> None:
+    """Check a function where it is called: its parameters are as uniform as what is passed."""
+    assert isinstance(call.source, Function)
+    passed = dict(lets)
+    for param, given in zip(call.source.params, call.args, strict=True):
+        if isinstance(param, ScalarParam | Name) and isinstance(given, Value):
+            value = given.expr if isinstance(given, Index) else given
+            name = param.name if isinstance(param, ScalarParam) else param.spelling
+            if value != (param.var if isinstance(param, ScalarParam) else param):  # else it is what it is outside
+                passed[name] = value
+    _check_convergence(call.source.statements, passed, conditions=conditions)
+
+
+def _divergent(statement: Statement, condition: Condition | Combination, *, warp: bool) -> PlanError:
+    return PlanError(
+        f"{spell(statement)} stands under ({condition}), which may differ between the threads of a warp or block; the "
+        "whole warp must come by: compare an index that is tx divided by 32"
+        if warp
+        else f"{spell(statement)} stands under ({condition}), and the whole block must come by",
+        condition=str(condition),
+    )
+
+
+def _is_uniform(side: Expr | Value, lets: Mapping[str, Expr | Value], group: int) -> bool:
+    """Say whether all threads of a group (0: the block) have the same value, by how it is computed."""
+    if isinstance(side, Value):
+        return False
+    return all(_is_uniform_atom(atom, lets, group) for atom, _ in side.terms)
+
+
+def _is_uniform_atom(atom: Atom, lets: Mapping[str, Expr | Value], group: int) -> bool:
+    if atom.op == "load" or atom.name == "threadIdx.x":
+        return False
+    if atom.operand is None:
+        return atom.name not in lets or _is_uniform(lets[atom.name], lets, group)
+    if group and atom.op == "/" and atom.constant % group == 0 and _is_thread(atom.operand, lets):
+        return True
+    return _is_uniform(atom.operand, lets, group) and (atom.other is None or _is_uniform(atom.other, lets, group))
+
+
+def _is_thread(expr: Expr | Value, lets: Mapping[str, Expr | Value]) -> bool:
+    if isinstance(expr, Value) or len(expr.terms) != 1 or expr.const or expr.terms[0][1] != 1:
+        return False
+    name = expr.terms[0][0].name
+    return name == "threadIdx.x" or (name in lets and _is_thread(lets[name], lets))
+
+
+def written(statements: Sequence[Statement]) -> frozenset[str]:
+    """Return the names of the pointers that something may write through."""
+    found: set[str] = set()
+    everything = walk(statements)
+    for part in _parts(everything):
+        if isinstance(part, Store):
+            found.add(part.target.buffer.data.name)
+        elif isinstance(part, Reference) and part.writes:
+            found.add(part.data.name)
+        elif isinstance(part, Asm):
+            found |= {out.buffer.data.name for out in part.outputs}
+        elif isinstance(part, Call) and isinstance(part.source, Function):
+            inside = written(part.source.statements)
+            for param, given in zip(part.source.params, part.args, strict=True):
+                if isinstance(param, Buffer) and isinstance(given, Whole) and param.data.name in inside:
+                    found.add(given.buffer.data.name)
+    for statement in reversed(everything):  # what is written through a binding is written through its source
+        if isinstance(statement, LetPointer) and statement.pointer.name in found:
+            found.add(statement.source.name)
+    return frozenset(found)
