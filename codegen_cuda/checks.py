@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from codegen_cuda.access import Pointer, Reference, Whole
 from codegen_cuda.body import (
@@ -71,7 +71,7 @@ def check(body: Body) -> None:
             for name in (function.name, *own):
                 _check_identifier(name)
             _check_names(function.statements, {*outside, *own})
-    _check_convergence(body.statements, {}, conditions=())
+    _check_convergence(body.statements, {}, guards=())
 
 
 def _check_storage(body: Body) -> None:
@@ -184,47 +184,46 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(getattr(value, item.name))
 
 
+#: What each name stands for, and in which scope that was written.
+_Scope: TypeAlias = "Mapping[str, tuple[Expr | Value, _Scope]]"
+_Guard: TypeAlias = Condition | Combination
+
+
 def _check_convergence(
-    statements: Sequence[Statement],
-    lets: Mapping[str, Expr | Value],
-    *,
-    conditions: tuple[Condition | Combination, ...],
+    statements: Sequence[Statement], scope: _Scope, *, guards: tuple[tuple[_Guard, _Scope], ...]
 ) -> None:
-    known = dict(lets)
+    known = dict(scope)
     for statement in statements:
         if isinstance(statement, Let):
-            known[statement.name] = statement.value
-        under = conditions
-        if isinstance(statement, If | While):
-            under = (*conditions, statement.condition) if statement.condition.decide() is None else conditions
+            known[statement.name] = (statement.value, known)
+        under = guards
+        if isinstance(statement, If | While) and statement.condition.decide() is None:
+            under = (*guards, (statement.condition, known))
         for part in ("body", "orelse"):
-            _check_convergence(getattr(statement, part, ()), known, conditions=under)
+            _check_convergence(getattr(statement, part, ()), known, guards=under)
         if isinstance(statement, Do) and isinstance(statement.call.source, Function):
-            _check_call(statement.call, known, conditions=conditions)
+            inside = _call_scope(statement.call, statement.call.source, known)
+            _check_convergence(statement.call.source.statements, inside, guards=guards)
         block = isinstance(statement, Sync) and statement.group == "block"
         warp = isinstance(statement, Asm) and statement.collective == "warp"
-        for condition in conditions if block or warp else ():
-            group = 0 if block else 32
-            if not all(_is_uniform(side, known, group) for side in condition.sides()):
+        for condition, where in guards if block or warp else ():
+            if not all(_is_uniform(side, where, 0 if block else 32) for side in condition.sides()):
                 raise _divergent(statement, condition, warp=warp)
 
 
-def _check_call(
-    call: Call, lets: Mapping[str, Expr | Value], *, conditions: tuple[Condition | Combination, ...]
-) -> None:
-    """Check a function where it is called: its parameters are as uniform as what is passed."""
-    assert isinstance(call.source, Function)
-    passed = dict(lets)
-    for param, given in zip(call.source.params, call.args, strict=True):
-        if isinstance(param, ScalarParam | Name) and isinstance(given, Value):
-            value = given.expr if isinstance(given, Index) else given
-            name = param.name if isinstance(param, ScalarParam) else param.spelling
-            if value != (param.var if isinstance(param, ScalarParam) else param):  # else it is what it is outside
-                passed[name] = value
-    _check_convergence(call.source.statements, passed, conditions=conditions)
+def _call_scope(call: Call, function: Function, known: _Scope) -> _Scope:
+    """Return what a function's parameters stand for: what is passed, in the caller's scope."""
+    return {
+        param.name if isinstance(param, ScalarParam) else param.spelling: (
+            given.expr if isinstance(given, Index) else given,
+            known,
+        )
+        for param, given in zip(function.params, call.args, strict=True)
+        if isinstance(param, ScalarParam | Name) and isinstance(given, Value)
+    }
 
 
-def _divergent(statement: Statement, condition: Condition | Combination, *, warp: bool) -> PlanError:
+def _divergent(statement: Statement, condition: _Guard, *, warp: bool) -> PlanError:
     return PlanError(
         f"{spell(statement)} stands under ({condition}), which may differ between the threads of a warp or block; the "
         "whole warp must come by: compare an index that is tx divided by 32"
@@ -234,28 +233,28 @@ def _divergent(statement: Statement, condition: Condition | Combination, *, warp
     )
 
 
-def _is_uniform(side: Expr | Value, lets: Mapping[str, Expr | Value], group: int) -> bool:
+def _is_uniform(side: Expr | Value, scope: _Scope, group: int) -> bool:
     """Say whether all threads of a group (0: the block) have the same value, by how it is computed."""
     if isinstance(side, Value):
         return False
-    return all(_is_uniform_atom(atom, lets, group) for atom, _ in side.terms)
+    return all(_is_uniform_atom(atom, scope, group) for atom, _ in side.terms)
 
 
-def _is_uniform_atom(atom: Atom, lets: Mapping[str, Expr | Value], group: int) -> bool:
+def _is_uniform_atom(atom: Atom, scope: _Scope, group: int) -> bool:
     if atom.op == "load" or atom.name == "threadIdx.x":
         return False
     if atom.operand is None:
-        return atom.name not in lets or _is_uniform(lets[atom.name], lets, group)
-    if group and atom.op == "/" and atom.constant % group == 0 and _is_thread(atom.operand, lets):
+        return atom.name not in scope or _is_uniform(*scope[atom.name], group)
+    if group and atom.op == "/" and atom.constant % group == 0 and _is_thread(atom.operand, scope):
         return True
-    return _is_uniform(atom.operand, lets, group) and (atom.other is None or _is_uniform(atom.other, lets, group))
+    return _is_uniform(atom.operand, scope, group) and (atom.other is None or _is_uniform(atom.other, scope, group))
 
 
-def _is_thread(expr: Expr | Value, lets: Mapping[str, Expr | Value]) -> bool:
+def _is_thread(expr: Expr | Value, scope: _Scope) -> bool:
     if isinstance(expr, Value) or len(expr.terms) != 1 or expr.const or expr.terms[0][1] != 1:
         return False
     name = expr.terms[0][0].name
-    return name == "threadIdx.x" or (name in lets and _is_thread(lets[name], lets))
+    return name == "threadIdx.x" or (name in scope and _is_thread(*scope[name]))
 
 
 def written(statements: Sequence[Statement]) -> frozenset[str]:
