@@ -1,0 +1,319 @@
+"""Every store puts the element there that the layouts name, and every element is written exactly once.
+
+A store's address, read backwards through the destination layout, is a coordinate x; the element that is stored comes
+from a load whose address, read backwards through the source layout, must be the same x.  Where the element went
+through shared memory, the table of the block says which thread stored it, and that thread's coordinate counts.
+
+That all coordinates occur, each once, splits into blocks and threads: x is a multiple of the tile plus what depends
+on the thread alone, and the latter must run through the tile, which a table shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import z3
+from numpy.typing import NDArray
+
+from verify.ptx.parametric.execute import Access
+from verify.ptx.parametric.facts import Environment
+from verify.ptx.parametric.model import Leaf, Model, Piece
+from verify.ptx.parametric.poly import Poly
+from verify.ptx.parametric.setting import Places
+from verify.ptx.parametric.witness import find, primed
+from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
+
+__all__ = ["Contents"]
+
+_STORED: Final = "every store puts the element there that the layouts name, for all sizes"
+_WRITTEN: Final = "every element that the layouts name is written, and by one thread only, for all sizes"
+_TRIES: Final = 12
+Ints = NDArray[np.int64]
+
+
+class _GapError(Exception):
+    """A statement that could not be proved, with numbers under which it should be looked at."""
+
+    def __init__(self, reason: str, doubts: Sequence[tuple[int | None, list[Any]]] = ()) -> None:
+        self.reason, self.doubts = reason, doubts
+        super().__init__(reason)
+
+
+class Contents:
+    """Statements about what a model's stores put where."""
+
+    def __init__(self, model: Model, scope: str) -> None:
+        self.model, self.scope, self.facts = model, scope, model.facts
+        self.stores = [piece for piece in model.pieces if piece.access.write]
+
+    def obligations(self) -> list[Obligation]:
+        """What the stores put where, and whether they reach everything."""
+        found = [Obligation(_STORED, self.stored())]
+        if found[0].verdict.ok:
+            found.append(Obligation(_WRITTEN, self.written()))
+        return found
+
+    # --- every store is right ---------------------------------------------------------------------------------
+
+    def stored(self) -> Verdict:
+        for piece in self.stores:
+            try:
+                self._store(piece)
+            except _GapError as gap:
+                return self._refuted(piece, gap) or Unknown(
+                    self.scope, f"line {piece.access.step.line}, {piece.access.step.text}: {gap.reason}"
+                )
+            finally:
+                self.facts.path = ()
+        return Proved(f"{len(self.stores)} stored elements of {self.scope}", self.facts.effort)
+
+    def _refuted(self, piece: Piece, gap: _GapError) -> Verdict | None:
+        """Look at the doubtful numbers; a mistake that arithmetic confirms is a refutation."""
+        conditions = [c.condition for c in piece.access.conditions]
+        for thread, doubts in (*gap.doubts, (None, [])):
+            environment = find(self.facts, [*conditions, *doubts], thread=thread)
+            wrong = None if environment is None else self.wrong_at(piece, environment)
+            if environment is not None and wrong is not None:
+                return Refuted(self.scope, self.model.witness(piece.access, environment, **wrong))
+        return None
+
+    def wrong_at(self, piece: Piece, environment: Environment) -> dict[str, Any] | None:
+        """What is wrong with a store, for given numbers, by arithmetic alone."""
+        model, width = self.model, self.model.family.width
+        if not model.happens(piece.access, environment):
+            return None
+        byte = model.offset_at(piece.access, environment) + piece.at
+        room = self.facts.at(model.setting.counts[piece.buffer.name], environment) * width
+        if not 0 <= byte <= room - width:
+            return {"out of bounds": f"byte {byte} of {piece.buffer.name}, which has {room}"}
+        element, rest = divmod(byte, width)
+        x = None if rest else piece.places.inverse_at(self.facts, element, environment)
+        if x is None:
+            return {"output": f"{piece.buffer.name}[{element}]", "expected": "not written", "found": "written"}
+        move, source, _ = model.places[piece.buffer.name]
+        expected = source.at(self.facts, x, environment)
+        origin = model.origin_at(piece.access, piece.at, environment)
+        if origin == (move.input, expected * width):
+            return None
+        found = "no element of an input" if origin is None else f"{origin[0]}[{origin[1] // width}]"
+        where = f"{piece.buffer.name}[{element}], the place of {x}"
+        return {"output": where, "expected": f"{move.input}[{expected}]", "found": found}
+
+    def _store(self, piece: Piece) -> None:
+        self.facts.path = tuple(c.condition for c in piece.access.conditions)
+        if piece.coordinate is None:
+            raise _GapError("its address is the place of no coordinate that could be found")
+        for value, least in piece.places.inside(piece.coordinate):
+            if not self.facts.is_at_least(value, least):
+                raise _GapError("its coordinate is not proved to be inside", [(None, [self.facts.term(value) < least])])
+        for leaf in self.model.leaves(piece.access, piece.at):
+            if leaf.load is None:
+                if self.facts.prove(z3.Not(_all(leaf.conditions))).ok:
+                    continue
+                raise _GapError("what is stored is no element that was loaded", [(None, list(leaf.conditions))])
+            happens = _all([c.condition for c in leaf.load.conditions])
+            if not self.facts.prove(happens, extra=leaf.conditions).ok:
+                raise _GapError("it may not have been loaded", [(None, [*leaf.conditions, z3.Not(happens)])])
+            if leaf.load.space == "global":
+                self._same(piece, self._loaded(leaf), leaf.conditions)
+            else:
+                self._through_shared(piece, leaf)
+
+    def _loaded(self, leaf: Leaf) -> Piece:
+        """The element of a buffer that a leaf is."""
+        found = next(p for p in self.model.pieces if p.access is leaf.load and p.at == leaf.at)
+        if found.coordinate is None:
+            raise _GapError(f"line {found.access.step.line} loads from the place of no coordinate that could be found")
+        return found
+
+    def _source(self, piece: Piece, loaded: Piece) -> tuple[Sequence[Poly], Sequence[Poly]]:
+        move, _, _ = self.model.places[piece.buffer.name]
+        if loaded.buffer.name != move.input:
+            raise _GapError(f"it comes from {loaded.buffer.name}, not from {move.input}")
+        assert piece.coordinate is not None
+        assert loaded.coordinate is not None
+        return piece.coordinate, loaded.coordinate
+
+    def _same(self, piece: Piece, loaded: Piece, conditions: Sequence[Any]) -> None:
+        """The same thread loads from the coordinate that it stores to."""
+        for x, y in zip(*self._source(piece, loaded), strict=True):
+            if x != y and not self.facts.prove(self.facts.term(x - y) == 0, (x - y,), extra=conditions).ok:
+                doubt = [*conditions, self.facts.term(x - y) != 0]
+                raise _GapError(f"it comes from coordinate {y}, not {x}", [(None, doubt)])
+
+    # --- through shared memory --------------------------------------------------------------------------------
+
+    def _through_shared(self, piece: Piece, leaf: Leaf) -> None:
+        assert leaf.load is not None
+        spot = self.model.shared.spots[leaf.load.number]
+        source, writer, byte = self.model.shared.writers(leaf.load, leaf.at, self.model.family.width)
+        active = self._active(piece, spot.active)
+        missing = np.flatnonzero(active & (source < 0))
+        if missing.size:
+            thread = int(missing[0])
+            raise _GapError("it reads shared memory that nobody wrote", [(thread, list(leaf.conditions))])
+        groups = np.unique(np.stack([source, byte], axis=1)[active], axis=0)
+        for number, at in groups.tolist():
+            readers = np.flatnonzero(active & (source == number) & (byte == at))
+            self._from_store(piece, leaf, (self.model.accesses[number], at), (readers, writer[readers]))
+
+    def _active(self, piece: Piece, active: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        for condition in piece.access.conditions:
+            if condition.table is not None:
+                active = active & condition.table
+        return np.asarray(active)
+
+    def _from_store(self, piece: Piece, leaf: Leaf, store: tuple[Access, int], pairs: tuple[Ints, Ints]) -> None:
+        """Readers get what their writers stored: the writers' coordinate is theirs, and the writers come there."""
+        access, at = store
+        readers, writers = pairs
+        some = [(int(t), list(leaf.conditions)) for t in readers[:: max(1, len(readers) // _TRIES)]]
+        for theirs in self.model.leaves(access, at):
+            if theirs.load is None or theirs.load.space != "global" or theirs.conditions:
+                raise _GapError("what is stored in shared memory is not simply an element of an input", some)
+            loaded = self._loaded(theirs)
+            links = []
+            for x, y in zip(*self._source(piece, loaded), strict=True):
+                self._agree(x, y, (readers, writers), leaf)
+                (same,) = primed(self.facts, [self.facts.term(y)])
+                links.append(same == self.facts.term(x))
+            # Conditions on the thread index alone hold for every writer: the table lists no others.
+            needed = [c.condition for c in (*access.conditions, *theirs.load.conditions) if c.table is None]
+            goal = _all(primed(self.facts, needed))
+            copies = primed(self.facts, self.facts.given)
+            if not self.facts.prove(goal, extra=[*links, *copies, *leaf.conditions]).ok:
+                raise _GapError(f"the thread that should have stored it at line {access.step.line} may not do so", some)
+
+    def _agree(self, x: Poly, y: Poly, pairs: tuple[Ints, Ints], leaf: Leaf) -> None:
+        """``x`` for each reader is ``y`` for its writer."""
+        (mine, block), (theirs, other) = self.parts(x), self.parts(y)
+        readers, writers = pairs
+        if block != other:
+            raise _GapError(
+                f"coordinates {x} and {y} differ between blocks", [(int(readers[0]), list(leaf.conditions))]
+            )
+        wrong = np.flatnonzero(mine[readers] != theirs[writers])
+        if wrong.size:
+            threads = [int(readers[i]) for i in wrong[:: max(1, len(wrong) // _TRIES)]]
+            raise _GapError("another thread's element is stored", [(t, list(leaf.conditions)) for t in threads])
+
+    def parts(self, value: Poly) -> tuple[Ints, Poly]:
+        """A coordinate as what depends on the thread alone, for every thread, and the rest, the same for all."""
+        alone: dict[tuple[str, ...], int] = {}
+        rest: dict[tuple[str, ...], int] = {}
+        for monomial, c in value.terms.items():
+            table = all(self.facts.atoms[name].table is not None for name in monomial)
+            (alone if table else rest)[monomial] = c
+        block = Poly(rest, self.facts)
+        if not self.facts.is_uniform(block):
+            raise _GapError(f"coordinate {value} mixes what depends on the thread with what does not")
+        numbers = self.facts.table(Poly(alone, self.facts))
+        assert numbers is not None
+        return np.broadcast_to(numbers, self.model.setting.threads), block
+
+    # --- everything is written --------------------------------------------------------------------------------
+
+    def written(self) -> Verdict:
+        for output in sorted(self.model.places):
+            pieces = [piece for piece in self.stores if piece.buffer.name == output]
+            try:
+                verdict = self._covered(output, pieces)
+            except _GapError as gap:
+                verdict = Unknown(self.scope, gap.reason)
+            if not verdict.ok:
+                return verdict
+        return Proved(self.scope, self.facts.effort)
+
+    def _covered(self, output: str, pieces: list[Piece]) -> Verdict:
+        places = self.model.places[output][2]
+        if not pieces:
+            return Refuted(self.scope, {"output": output, "found": "never written"})
+        split = [[self.parts(x) for x in piece.coordinate or ()] for piece in pieces]
+        blocks = [block for _, block in split[0]]
+        if any([block for _, block in row] != blocks for row in split):
+            raise _GapError("stores of one thread go to different tiles")
+        points = np.concatenate([np.stack([numbers for numbers, _ in row], axis=1) for row in split])
+        owner = np.repeat(np.arange(len(pieces)), self.model.setting.threads)
+        alive = np.concatenate([self._active(p, np.ones(self.model.setting.threads, dtype=bool)) for p in pieces])
+        thread = np.tile(np.arange(self.model.setting.threads), len(pieces))
+        verdict = self._tile(output, (points[alive], owner[alive], thread[alive]), pieces)
+        if not verdict.ok:
+            return verdict
+        tile = [int(n) for n in points[alive].max(axis=0) + 1]
+        self._blocks(places, blocks, tile)
+        for piece in pieces:
+            self._comes(places, piece)
+        return Proved(self.scope)
+
+    def _tile(self, output: str, table: tuple[Ints, Ints, Ints], pieces: list[Piece]) -> Verdict:
+        """The points of all threads and stores are those of a box, each once."""
+        points, owner, thread = table
+        if (points < 0).any():
+            raise _GapError("a thread's place in its tile is negative")
+        tile = points.max(axis=0) + 1
+        flat = np.ravel_multi_index(tuple(points.T), tuple(tile))
+        count = np.bincount(flat, minlength=int(np.prod(tile)))
+        if (count == 1).all():
+            return Proved(self.scope)
+        at = int(np.argmax(count != 1))
+        x = tuple(int(i) for i in np.unravel_index(at, tuple(tile)))
+        if count[at]:
+            first, second = np.flatnonzero(flat == at)[:2].tolist()
+            return self._twice(x, [(pieces[int(owner[i])], int(thread[i])) for i in (first, second)])
+        places = self.model.places[output][2]
+        large = [self.facts.term(e) > i for e, i in zip(places.shape, x, strict=True)]
+        environment = find(self.facts, large)
+        if environment is None:
+            raise _GapError(f"no thread writes {x} of its tile")
+        return Refuted(
+            self.scope,
+            {
+                **self.model.setting.sizes_at(environment),
+                "output": f"{output}, the place of {x}",
+                "found": "never written",
+            },
+        )
+
+    def _twice(self, x: tuple[int, ...], writers: list[tuple[Piece, int]]) -> Verdict:
+        (first, mine), (second, other) = writers
+        environment = find(self.facts, [c.condition for c in first.access.conditions], thread=mine)
+        if environment is None or not self.model.happens(second.access, self.model.other_thread(environment, other)):
+            raise _GapError(f"two stores share {x} of their tile")
+        step, index = second.access.step, self.model.setting.thread_index(other)
+        text = f"{step.text} (line {step.line}) of thread {index}"
+        return Refuted(self.scope, self.model.witness(first.access, environment, **{"written again by": text}))
+
+    def _blocks(self, places: Places, blocks: list[Poly], tile: list[int]) -> None:
+        """Each coordinate's tile is one index of the block, and the grid has all tiles that the shape needs."""
+        used: set[str] = set()
+        for block, extent, step in zip(blocks, places.shape, tile, strict=True):
+            if not block.terms:
+                if not self.facts.is_at_least(step - extent, 0):
+                    raise _GapError(f"one tile of {step} does not cover the extent {extent}")
+                continue
+            axes = [name for name in block.atoms if name.startswith("ctaid.")]
+            if len(axes) != 1 or block.terms != {(axes[0],): step} or axes[0] in used:
+                raise _GapError(f"tiles begin at {block}; supported is {step} times one index of the block")
+            used.add(axes[0])
+            count = self.model.setting.grid["xyz".index(axes[0][-1])]
+            if not self.facts.is_at_least(count * step - extent, 0):
+                raise _GapError(f"{count} blocks of {step} along {axes[0][-1]} are not proved to cover {extent}")
+        for axis, count in zip("xyz", self.model.setting.grid, strict=True):
+            if f"ctaid.{axis}" not in used and not self.facts.is_at_least(1 - count, 0):
+                raise _GapError(f"blocks that differ along {axis} write the same elements")
+
+    def _comes(self, places: Places, piece: Piece) -> None:
+        """Whenever its coordinate is inside, the store happens."""
+        assert piece.coordinate is not None
+        inside = [self.facts.term(value) >= least for value, least in places.inside(piece.coordinate)]
+        # Threads that conditions on the index alone leave out were left out of the tile, too.
+        inside += [c.condition for c in piece.access.conditions if c.table is not None]
+        goal = _all([c.condition for c in piece.access.conditions if c.table is None])
+        if not self.facts.prove(goal, piece.coordinate, extra=inside).ok:
+            raise _GapError(f"line {piece.access.step.line} is not proved to be reached by every thread inside")
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    return z3.And(*conditions) if conditions else z3.BoolVal(True)

@@ -1,0 +1,360 @@
+"""What is known of the atoms: ranges, definitions, tables over the threads of a block; and the solver asked about them.
+
+Products of atoms are constants that the solver knows nothing about.  It learns instances of two lemmas, which
+:func:`lemmas` proves:
+
+* **monotone**: ``a <= b`` and ``s >= 0`` imply ``a*s <= b*s``;
+* **radix**: ``s >= 1``, ``-s < d < s`` and ``k*s + d == 0`` imply ``k == 0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import z3
+from numpy.typing import NDArray
+
+from verify.ptx.parametric.poly import Poly
+from verify.solve import prove
+from verify.verdict import Obligation, Proved, Verdict
+
+__all__ = ["PRODUCT", "Atom", "Environment", "Facts", "Table", "constants", "lemmas"]
+
+Table = NDArray[Any]
+Environment = dict[str, int]
+"""Numbers for sizes, block and thread index; ``thread`` is the number of the thread in its block."""
+
+PRODUCT: Final = "$"
+"""What joins the names in a product of atoms."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atom:
+    """A named integer.
+
+    Attributes:
+        low, high: bounds, both inclusive.
+        table: its value for every thread of a block, if it depends on the thread index alone.
+        definition: how to compute it from the other atoms, if it is derived.
+        uniform: all threads of a block see the same value.
+    """
+
+    name: str
+    low: int
+    high: int
+    table: Table | None = None
+    definition: Callable[[Environment], int] | None = None
+    uniform: bool = False
+
+
+class Facts:
+    """Atoms and hypotheses; implements :class:`verify.ptx.parametric.poly.Judge`.
+
+    Attributes:
+        given: what holds for all atoms.
+        path: what else holds here; it changes while a kernel is executed.
+        sizes: the unknowns of the claim.
+
+    >>> facts = Facts()
+    >>> n, i = facts.atom("n", 1, 1000), facts.atom("i", 0, 999)
+    >>> facts.path = (facts.term(i) < facts.term(n),)
+    >>> facts.is_at_least(n * n - n * i, 1), facts.divide(i + 7 * n, n)
+    (True, (7, 1*i))
+    """
+
+    def __init__(self) -> None:
+        self.atoms: dict[str, Atom] = {}
+        self.given: list[Any] = []
+        self.path: tuple[Any, ...] = ()
+        self.sizes: list[Poly] = []
+        self.effort = 0
+        self.queries = 0
+        self._derived: dict[Any, Poly] = {}
+        self._known: dict[Any, bool] = {}
+
+    # --- atoms ------------------------------------------------------------------------------------------------
+
+    def atom(
+        self,
+        name: str,
+        low: int,
+        high: int,
+        *,
+        table: Table | None = None,
+        definition: Callable[[Environment], int] | None = None,
+        uniform: bool = False,
+    ) -> Poly:
+        """Add an atom."""
+        self.atoms[name] = Atom(name, low, high, table, definition, uniform)
+        return Poly({(name,): 1}, self)
+
+    def number(self, value: int) -> Poly:
+        """A constant."""
+        return Poly({(): value}, self)
+
+    def fresh(self, what: str) -> str:
+        """A name that no atom has."""
+        return f"{what}!{len(self.atoms)}"
+
+    def of_table(self, table: Table) -> Poly:
+        """A value that depends on the thread index alone: equal tables are one atom, constant ones a number."""
+        if (table == table[0]).all():
+            return self.number(int(table[0]))
+        values = table.astype(np.int64)
+        key = ("table", values.tobytes())
+        if key not in self._derived:
+            name = self.fresh("thread")
+            self._derived[key] = self.atom(name, int(values.min()), int(values.max()), table=values)
+        return self._derived[key]
+
+    def bounds(self, value: Poly) -> tuple[int, int]:
+        """Bounds by interval arithmetic."""
+        low = high = 0
+        for monomial, c in value.terms.items():
+            ends = [c]
+            for name in monomial:
+                atom = self.atoms[name]
+                ends = [end * bound for end in ends for bound in (atom.low, atom.high)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def table(self, value: Poly) -> Table | None:
+        """The value for every thread, if it depends on the thread index alone."""
+        total = np.zeros(1, dtype=np.int64)
+        for monomial, c in value.terms.items():
+            product = np.full(1, c, dtype=np.int64)
+            for name in monomial:
+                table = self.atoms[name].table
+                if table is None:
+                    return None
+                product = product * table
+            total = total + product
+        return total
+
+    def is_uniform(self, value: Poly) -> bool:
+        """Whether all threads of a block see the same value."""
+        return all(self.atoms[name].uniform for name in value.atoms)
+
+    def at(self, value: Poly, environment: Environment) -> int:
+        """The value for given numbers."""
+        total = 0
+        for monomial, c in value.terms.items():
+            for name in monomial:
+                c *= self.atom_at(name, environment)
+            total += c
+        return total
+
+    def atom_at(self, name: str, environment: Environment) -> int:
+        """An atom's value for given numbers, derived where it is derived."""
+        if name not in environment:
+            atom = self.atoms[name]
+            if atom.table is not None:
+                environment[name] = int(atom.table[environment["thread"] % len(atom.table)])
+            elif atom.definition is not None:
+                environment[name] = atom.definition(environment)
+            else:
+                raise KeyError(name)
+        return environment[name]
+
+    # --- division ---------------------------------------------------------------------------------------------
+
+    def divide(self, value: Poly, divisor: Poly) -> tuple[Poly, Poly]:
+        """Quotient and remainder, rounded down; the divisor is positive."""
+        by = divisor.constant
+        if by is not None:
+            whole = Poly({m: c // by for m, c in value.terms.items()}, self)
+            rest = Poly({m: c % by for m, c in value.terms.items()}, self)
+        elif len(divisor.terms) == 1:
+            ((monomial, coefficient),) = divisor.terms.items()
+            whole, rest = value.split(monomial, coefficient)
+        else:
+            whole, rest = self.number(0), value
+        if self.is_at_least(rest, 0) and self.is_at_least(divisor - rest, 1):
+            return whole, rest
+        quotient = self._quotient(rest, divisor)
+        return whole + quotient, rest - quotient * divisor
+
+    def _quotient(self, value: Poly, divisor: Poly) -> Poly:
+        key = ("quotient", value, divisor)
+        if key not in self._derived:
+            name = self.fresh("quotient")
+            (low, high), (least, _) = self.bounds(value), self.bounds(divisor)
+            least = max(least, 1)
+            table = None
+            if divisor.constant is not None and (numbers := self.table(value)) is not None:
+                table = numbers // divisor.constant
+
+            def definition(environment: Environment) -> int:
+                return self.at(value, environment) // self.at(divisor, environment)
+
+            bounds = (min(low, low // least), max(high // least, -1))
+            uniform = self.is_uniform(value) and self.is_uniform(divisor)
+            found = self.atom(name, *bounds, table=table, definition=definition, uniform=uniform)
+            rest = value - found * divisor
+            self.given += [self.term(rest) >= 0, self.term(divisor - rest) >= 1]
+            self._derived[key] = found
+        return self._derived[key]
+
+    def choice(self, condition: Any, yes: Poly, no: Poly) -> Poly:
+        """``yes`` where the condition holds, otherwise ``no``."""
+        key = ("choice", condition.get_id(), yes, no)
+        if key not in self._derived:
+            (a, b), (c, d) = self.bounds(yes), self.bounds(no)
+
+            def definition(environment: Environment) -> int:
+                return self.at(yes if self.holds(condition, environment) else no, environment)
+
+            names = {part for name in constants(condition) for part in name.split(PRODUCT)}
+            uniform = all(self.atoms[n].uniform for n in names) and self.is_uniform(yes) and self.is_uniform(no)
+            name = self.fresh("choice")
+            found = self.atom(name, min(a, c), max(b, d), definition=definition, uniform=uniform)
+            self.given.append(self.term(found) == z3.If(condition, self.term(yes), self.term(no)))
+            self._derived[key] = found
+        return self._derived[key]
+
+    def wrapped(self, value: Poly, width: int, *, signed: bool) -> Poly:
+        """The value of these bits read as a number: ``value`` less a multiple of 2^width."""
+        shift = 1 << (width - 1) if signed else 0
+        return self.divide(value + shift, self.number(1 << width))[1] - shift
+
+    # --- solver -----------------------------------------------------------------------------------------------
+
+    def term(self, value: Poly) -> Any:
+        """The solver's term; a product of atoms is a constant of its own."""
+        total: Any = z3.IntVal(0)
+        for monomial, c in value.terms.items():
+            total = total + c * z3.Int(PRODUCT.join(monomial)) if monomial else total + c
+        return total
+
+    def is_at_least(self, value: Poly, least: int) -> bool | None:
+        """Whether the value is at least this here: proved, or ``None``."""
+        if self.bounds(value)[0] >= least:
+            return True
+        if self.bounds(value)[1] < least:
+            return False
+        key = (value, least, tuple(fact.get_id() for fact in self.path), len(self.given))
+        if key not in self._known:
+            self._known[key] = self.prove(self.term(value) >= least, (value,)).ok
+        return self._known[key] or None
+
+    def prove(self, goal: Any, about: Iterable[Poly] = (), *, extra: Sequence[Any] = (), scope: str = "") -> Verdict:
+        """Prove a goal here; ``about`` are the polynomials whose products it needs to know something of."""
+        if z3.is_true(z3.simplify(goal)):
+            return Proved(scope)
+        products = [fact for value in about for fact in self.products(value)]
+        given = self.relevant([goal, *self.path, *extra, *products])
+        verdict = prove(goal, given=given, scope=scope)
+        self.effort += verdict.effort
+        self.queries += 1
+        return verdict
+
+    def relevant(self, formulas: Sequence[Any]) -> list[Any]:
+        """Hypotheses that bear on the first formula: those that share atoms with it, directly or through others."""
+        pool = [(fact, constants(fact)) for fact in (*self.given, *formulas[1:])]
+        names = set(constants(formulas[0]))
+        chosen: list[Any] = []
+        ranges: set[str] = set()
+        while True:
+            near = [item for item in pool if item[1] & names]
+            for name in names - ranges:
+                chosen += self.range_of(name)
+            ranges |= names
+            if not near:
+                return chosen
+            pool = [item for item in pool if not item[1] & names]
+            for fact, shared in near:
+                chosen.append(fact)
+                names |= shared
+            names |= {part for name in names for part in name.split(PRODUCT)}
+
+    def range_of(self, name: str) -> list[Any]:
+        """The bounds of an atom; of a product, by interval arithmetic."""
+        low, high = self.bounds(Poly({tuple(name.split(PRODUCT)): 1}, self))
+        return [z3.Int(name) >= low, z3.Int(name) <= high]
+
+    def products(self, value: Poly) -> list[Any]:
+        """Instances of the lemma on monotone products for every factor of the products in a polynomial."""
+        found: list[Any] = []
+        factors = {name for monomial in value.terms if len(monomial) > 1 for name in monomial}
+        for factor in sorted(factors):
+            inside, _ = Poly({m: c for m, c in value.terms.items() if len(m) > 1}, self).split((factor,), 1)
+            scale = Poly({(factor,): 1}, self)
+            limits = [self.number(limit) for limit in (*self.bounds(inside), 0, 1)]
+            limits += [size - 1 for size in self.sizes]
+            found += [fact for limit in limits for fact in self._monotone(inside, limit, scale)]
+            found += self.products(inside)
+        return found
+
+    def _monotone(self, a: Poly, b: Poly, s: Poly) -> Iterator[Any]:
+        """The lemma both ways round."""
+        for low, high in ((a, b), (b, a)):
+            premise = z3.And(self.term(low) <= self.term(high), self.term(s) >= 0)
+            yield z3.Implies(premise, self.term(low * s) <= self.term(high * s))
+
+    def holds(self, condition: Any, environment: Environment) -> bool:
+        """A condition's truth for given numbers."""
+        pairs = []
+        for name in constants(condition):
+            number = 1
+            for part in name.split(PRODUCT):
+                number *= self.atom_at(part, environment)
+            pairs.append((z3.Int(name), z3.IntVal(number)))
+        return bool(z3.is_true(z3.simplify(z3.substitute(condition, *pairs) if pairs else condition)))
+
+
+class _Holder:
+    """Keeps a term alive as long as something is known of it, or its number would be used again."""
+
+    def __init__(self, term: Any) -> None:
+        self.term = term
+
+    def __hash__(self) -> int:
+        return int(self.term.get_id())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Holder) and self.term.get_id() == other.term.get_id()
+
+
+def constants(term: Any) -> frozenset[str]:
+    """Names of the constants in a formula."""
+    return _names(_Holder(term))
+
+
+@cache
+def _names(holder: _Holder) -> frozenset[str]:
+    seen: set[int] = set()
+    names: set[str] = set()
+    stack = [holder.term]
+    while stack:
+        node = stack.pop()
+        if node.get_id() in seen:
+            continue
+        seen.add(node.get_id())
+        if node.num_args() == 0 and node.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            names.add(node.decl().name())
+        stack.extend(node.children())
+    return frozenset(names)
+
+
+@cache
+def lemmas() -> tuple[Obligation, ...]:
+    """Prove the two lemmas whose instances the solver is given.
+
+    >>> all(lemma.verdict.ok for lemma in lemmas())
+    True
+    """
+    a, b, s, d, k = z3.Ints("a b s d k")
+    return (
+        Obligation(
+            "lemma: products are monotone",
+            prove(a * s <= b * s, given=[a <= b, s >= 0], scope="all integers"),
+        ),
+        Obligation(
+            "lemma: digits below the stride are unique",
+            prove(k == 0, given=[s >= 1, d > -s, d < s, k * s + d == 0], scope="all integers"),
+        ),
+    )
