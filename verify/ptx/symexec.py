@@ -15,6 +15,7 @@ import z3
 
 from verify.ptx.domain_z3 import Z3
 from verify.ptx.errors import PtxError
+from verify.ptx.guesses import Guesses, is_contradiction
 from verify.ptx.names import FreeNames
 from verify.ptx.ops_base import (
     BlockBarrier,
@@ -44,7 +45,6 @@ from verify.ptx.program import (
     Symbol,
     Target,
 )
-from verify.ptx.skeleton import is_contradiction
 from verify.ptx.tree import Variable
 
 __all__ = ["Access", "Thread", "execute", "linear_index"]
@@ -152,6 +152,7 @@ class _Execution:
         self.free_names = FreeNames()
         self.exited: Any = z3.BoolVal(False)
         self._unknowns()
+        self.guesses = Guesses(block, grid)
         self.decider = z3.SolverFor("QF_BV")
         self.decider.set("rlimit", 2_000_000)
         self.decider.add(*self.given)
@@ -278,6 +279,8 @@ class _Execution:
 
     def possible(self, condition: Any) -> bool:
         """Whether the ranges allow a condition; what cannot be decided is possible."""
+        if self.guesses.fulfil(condition):
+            return True
         if is_contradiction(condition):
             return False
         return bool(self.decider.check(condition) != z3.unsat)
