@@ -29,9 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from layoutalg.claim import Buffer, Claim, digest
+from layoutalg.claim_family import ClaimFamily, read_claim
 from layoutalg.errors import LayoutError
 from verify.certificate import make_certificate
 from verify.ptx.check import check_executed
+from verify.ptx.parametric.check import check_for_all_sizes
+from verify.ptx.parametric.samples import executed_for_sizes
 from verify.ptx.parse import parse
 from verify.ptx.symbolic import check_symbolically
 from verify.verdict import Obligation, Refuted, Unknown
@@ -46,12 +49,14 @@ MAX_EXECUTED_BYTES = 1 << 26
 NO_SYMBOLIC = "all data and base addresses symbolically: the kernel was executed for every thread only"
 
 
-def check_kernel(ptx: str, claim: Claim, *, file: str = "<ptx>", symbolic: bool = True) -> tuple[Obligation, ...]:
+def check_kernel(
+    ptx: str, claim: Claim | ClaimFamily, *, file: str = "<ptx>", symbolic: bool = True
+) -> tuple[Obligation, ...]:
     """Return what became of every statement that the claim makes about this PTX.
 
     Args:
         ptx: the text.
-        claim: what it promises.
+        claim: what it promises, for given sizes or for a family of them.
         file: its name, for messages.
         symbolic: also prove it for all data and base addresses; the execution alone covers every thread, with data that
             tell every byte apart, at several base addresses.
@@ -59,6 +64,8 @@ def check_kernel(ptx: str, claim: Claim, *, file: str = "<ptx>", symbolic: bool 
     Raises:
         PtxError: the text is not PTX that this library reads.
     """
+    if isinstance(claim, ClaimFamily):
+        return _check_family(ptx, claim, file=file, symbolic=symbolic)
     try:
         claim.check_bounds()
     except LayoutError as error:
@@ -76,6 +83,20 @@ def check_kernel(ptx: str, claim: Claim, *, file: str = "<ptx>", symbolic: bool 
     return (*executed, *check_symbolically(module, claim))
 
 
+def _check_family(ptx: str, family: ClaimFamily, *, file: str, symbolic: bool) -> tuple[Obligation, ...]:
+    """Execute a kernel for some sizes, and prove it for all."""
+    module = parse(ptx, file=file)
+    try:
+        executed = tuple(executed_for_sizes(module, family))
+    except LayoutError as error:
+        return (Obligation(_CLAIM, Refuted("the claim's own layouts", {"reason": str(error)})),)
+    if not all(o.verdict.ok for o in executed):
+        return executed
+    if not symbolic:
+        return (*executed, Obligation(_ARRIVES, Unknown("all sizes", "only some sizes were executed")))
+    return (*executed, *check_for_all_sizes(module, family))
+
+
 def certify_files(ptx: Path, claim: Path, *, symbolic: bool = True) -> dict[str, Any]:
     """Check a PTX file against a claim file and return the certificate.
 
@@ -86,7 +107,7 @@ def certify_files(ptx: Path, claim: Path, *, symbolic: bool = True) -> dict[str,
     """
     text = ptx.read_text()
     try:
-        promised = Claim.from_json(json.loads(claim.read_text()))
+        promised = read_claim(json.loads(claim.read_text()))
     except json.JSONDecodeError as error:
         raise LayoutError(f"{claim} is not JSON: {error}") from error
     obligations = check_kernel(text, promised, file=str(ptx), symbolic=symbolic)

@@ -43,10 +43,10 @@ def check_for_all_sizes(module: Module, family: ClaimFamily, *, max_steps: int =
         return (Obligation(_READ, Unknown(scope, str(error))),)
     checks = _Checks(model, scope)
     found = [*lemmas(), *claim, *checks.no_wraps(), Obligation(_GLOBAL, checks.buffers())]
-    found.append(Obligation(_SHARED, checks.shared()))
-    if all(o.verdict.ok for o in found):
-        found.append(Obligation(_RACES, checks.races()))
-    if all(o.verdict.ok for o in found):
+    for name, verdict in ((_SHARED, checks.shared), (_RACES, checks.races)):
+        if not any(isinstance(o.verdict, Refuted) for o in found):
+            found.append(Obligation(name, verdict()))
+    if not any(isinstance(o.verdict, Refuted) for o in found):
         found += Contents(model, scope).obligations()
     return tuple(found)
 

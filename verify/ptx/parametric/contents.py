@@ -31,12 +31,14 @@ _STORED: Final = "every store puts the element there that the layouts name, for 
 _WRITTEN: Final = "every element that the layouts name is written, and by one thread only, for all sizes"
 _TRIES: Final = 12
 Ints = NDArray[np.int64]
+Doubt = tuple[int | None, list[Any]]
+"""A thread, if it is settled, and conditions under which a store should be looked at."""
 
 
 class _GapError(Exception):
     """A statement that could not be proved, with numbers under which it should be looked at."""
 
-    def __init__(self, reason: str, doubts: Sequence[tuple[int | None, list[Any]]] = ()) -> None:
+    def __init__(self, reason: str, doubts: Sequence[Doubt] = ()) -> None:
         self.reason, self.doubts = reason, doubts
         super().__init__(reason)
 
@@ -208,7 +210,12 @@ class Contents:
             (alone if table else rest)[monomial] = c
         block = Poly(rest, self.facts)
         if not self.facts.is_uniform(block):
-            raise _GapError(f"coordinate {value} mixes what depends on the thread with what does not")
+            # If a number wrapped on the way, the place where it does is worth a look.
+            mixed = [self.facts.atoms[n] for n in sorted(value.atoms) if self.facts.atoms[n].definition is not None]
+            doubts: list[Doubt] = [
+                (None, [z3.Int(atom.name) != 0]) for atom in mixed if not atom.uniform and atom.table is None
+            ]
+            raise _GapError(f"coordinate {value} mixes what depends on the thread with what does not", doubts)
         numbers = self.facts.table(Poly(alone, self.facts))
         assert numbers is not None
         return np.broadcast_to(numbers, self.model.setting.threads), block

@@ -9,6 +9,7 @@ Products of atoms are constants that the solver knows nothing about.  It learns 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -282,6 +283,8 @@ class Facts:
         factors = {name for monomial in value.terms if len(monomial) > 1 for name in monomial}
         for factor in sorted(factors):
             inside, _ = Poly({m: c for m, c in value.terms.items() if len(m) > 1}, self).split((factor,), 1)
+            common = math.gcd(*inside.terms.values())
+            inside = Poly({m: c // common for m, c in inside.terms.items()}, self)
             scale = Poly({(factor,): 1}, self)
             limits = [self.number(limit) for limit in (*self.bounds(inside), 0, 1)]
             limits += [size - 1 for size in self.sizes]
