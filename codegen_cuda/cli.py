@@ -1,12 +1,12 @@
 """The ``layoutalg`` command.
 
 Exit codes: 0 success; 1 something that was checked is wrong; 2 the request or its files are wrong (one readable
-message, never a traceback); 3 something could not be decided.
+message, never a traceback); 3 something could not be decided; 4 the library itself failed.
 """
 
 from __future__ import annotations
 
-import json
+import importlib.metadata
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,17 +17,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from codegen_cuda import cli_banks, cli_draw, cli_tmem
+from codegen_cuda.cli_limits import require_elements
 from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
 from verify.cli import register as register_verify
+from verify.console import EXIT_CODES, REFUTED, UNDECIDED, emit, run, stages
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="layoutalg",
     help="Say where every element lives, compute with that, prove it, and get checked CUDA.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -38,18 +41,30 @@ register_verify(app)
 cli_draw.register(app)
 
 _SHOWN = 4096  # elements that `show` prints as a grid
+_LISTED = 1 << 20  # elements that `show --json` lists
 
 
 def main() -> None:
-    """Run the command line; every expected failure is one message and exit code 2."""
-    try:
-        app()
-    except (LayoutError, OSError, ValueError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise SystemExit(2) from None
+    """Run the command line; see :func:`verify.console.run`."""
+    run(app)
 
 
-@app.command()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"layoutalg {importlib.metadata.version('layoutalg')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Nothing beyond the options that every command shares."""
+
+
+@app.command(epilog=EXIT_CODES)
 def show(
     layout: Annotated[str, typer.Argument(help="the notation, such as 'S[(8,4):(4@laneid,1@laneid)]'")],
     shape: Annotated[str, typer.Option(help="logical extents, such as 8x16; the layout's own without it")] = "",
@@ -63,22 +78,27 @@ def show(
     plain = parsed if isinstance(parsed, TileLayout) else parsed.inner
     if parsed.params or not isinstance(parsed.size, int):
         raise LayoutError(f"{parsed} has parameters or symbols; substitute numbers to print a map")
+    limit = _LISTED if as_json else _SHOWN
+    if parsed.size > limit:
+        instead = "" if as_json else f", or --json (limit {_LISTED})"
+        raise LayoutError(f"{parsed.size} elements are too many to list (limit {limit}): slice it{instead}")
     extents = parse_shape(shape) if shape else tuple(it.extent for it in plain.shard) or (1,)
-    tables = parsed.table(extents)
+    tables, canonical = parsed.table(extents), parsed.canonicalize()
+    replicas = [str(it) for it in plain.replica]
     if as_json:
-        print(json.dumps({"layout": str(parsed), "shape": extents, "axes": {a: t.tolist() for a, t in tables.items()}}))
+        emit(
+            "show", 0, layout=parsed, shape=extents, size=parsed.size, canonical=canonical, replicas=replicas,
+            axes={axis: table.tolist() for axis, table in tables.items()},
+        )  # fmt: skip
         return
     console = Console()
     console.print(f"[bold]{escape(str(parsed))}[/]", highlight=False)
-    canonical = parsed.canonicalize()
     facts = [f"shape {'x'.join(map(str, extents))}", f"{parsed.size} elements"]
     if canonical != parsed:
         facts.append(f"canonical {canonical}")
     console.print(escape(", ".join(facts)), highlight=False)
-    if plain.replica:
-        console.print(escape(f"every element has further places: replicas {', '.join(map(str, plain.replica))}"))
-    if parsed.size > _SHOWN:
-        raise LayoutError(f"{parsed.size} elements are too many for a table (limit {_SHOWN}); slice it, or use --json")
+    if replicas:
+        console.print(escape(f"every element has further places: replicas {', '.join(replicas)}"), highlight=False)
     _print_grid(console, extents, tables)
 
 
@@ -108,7 +128,7 @@ def _row_label(row: int, outer: tuple[int, ...]) -> str:
     return ",".join(reversed(digits))
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def permute(
     src: Annotated[str, typer.Argument(help="source layout, such as 'S[(2,1,4,32):(128,128,32,1)]'")],
     dst: Annotated[str, typer.Argument(help="destination layout")],
@@ -119,8 +139,10 @@ def permute(
     max_registers: Annotated[int, typer.Option(help="32-bit registers per lane that may hold elements")] = 128,
     out: Annotated[Path, typer.Option(help="directory for the files")] = Path("out"),
     arch: Annotated[str, typer.Option(help="target, such as sm_90, sm_90a, sm_100a")] = "sm_90",
-    run: Annotated[bool, typer.Option("--run", help="run it (GPU, or the interpreter) and compare with numpy")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the certificate as JSON instead of a report")] = False,
+    run_it: Annotated[
+        bool, typer.Option("--run", help="run it (GPU, or the interpreter) and compare with numpy")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a report")] = False,
 ) -> None:
     """Plan, prove, emit and compile a permute inside shared memory.
 
@@ -130,43 +152,75 @@ def permute(
     from codegen_cuda.permute import permute_layout
     from codegen_cuda.report import print_report
 
-    progress = Console(stderr=True)
     started = time.monotonic()
-    with progress.status("planning") as status:
+    source, destination = parse_layout(src), parse_layout(dst)
+    require_elements("source", source)
+    require_elements("destination", destination)
+    steps = ("planning", "compiling", "proving the plan, checking the PTX", "running")
+    with stages(*steps if run_it else steps[:3]) as begin:
+        begin()
         kernel = permute_layout(
-            parse_layout(src),
-            parse_layout(dst),
+            source,
+            destination,
             shape=parse_shape(shape) if shape else None,
             region=region or None,
             dtype=dtype,
             plan=plan,
             max_registers=max_registers,
         )
-        status.update(f"compiling {kernel.name} for {arch}")
+        begin()
         kernel = kernel.compile(arch=arch)
-        status.update("proving the plan and checking the PTX")
+        begin()
         kernel = kernel.certify()
         files = kernel.save(out)
-        ran = ""
-        if run:
-            status.update("running")
+        ran = None
+        if run_it:
+            begin()
             ran = _run_and_compare(kernel)
     assert kernel.certificate is not None
+    code = _exit_code(kernel.certificate, ran)
     if as_json:
-        print(json.dumps({"certificate": kernel.certificate, "files": [str(f) for f in files], "run": ran}, indent=2))
+        emit(
+            "permute",
+            code,
+            kernel=kernel.name,
+            plan=_plan(kernel),
+            certificate=kernel.certificate,
+            files=files,
+            run=ran,
+        )
     else:
-        print_report(Console(), kernel, files, ran=ran, seconds=time.monotonic() - started)
-    raise typer.Exit(_exit_code(kernel.certificate, ran))
+        print_report(Console(), kernel, files, ran=_told(ran), seconds=time.monotonic() - started)
+    raise typer.Exit(code)
 
 
-def _exit_code(certificate: Any, ran: str) -> int:
+def _plan(kernel: Any) -> dict[str, Any]:
+    """The plan's form, what its phases cost per stage in a profiler's units, and the registers it needs."""
+    plan = kernel.plan
+    phases = {
+        name: {"op": p.op, "instructions": p.instructions, "wavefronts": p.wavefronts, "excess": p.excess}
+        for name, p in (("read", plan.read), ("write", plan.write))
+    }
+    return {"form": plan.form, "registers": plan.registers, **phases}
+
+
+def _exit_code(certificate: Any, ran: dict[str, Any] | None) -> int:
     verdicts = {row["verdict"] for row in certificate["obligations"]}
-    if "Refuted" in verdicts or ran.startswith("WRONG"):
-        return 1
-    return 3 if "Unknown" in verdicts else 0
+    if "Refuted" in verdicts or (ran is not None and not ran["equals_numpy"]):
+        return REFUTED
+    return UNDECIDED if "Unknown" in verdicts else 0
 
 
-def _run_and_compare(kernel: Any) -> str:
+def _told(ran: dict[str, Any] | None) -> str:
+    if ran is None:
+        return ""
+    where = "on the GPU" if ran["on"] == "gpu" else "in the PTX interpreter (no GPU here)"
+    if ran["equals_numpy"]:
+        return f"ran {where}: output equals numpy"
+    return f"WRONG: ran {where}, output differs from numpy"
+
+
+def _run_and_compare(kernel: Any) -> dict[str, Any]:
     """Run on random data; say where it ran and whether the result is numpy's."""
     import numpy as np
 
@@ -177,9 +231,8 @@ def _run_and_compare(kernel: Any) -> str:
     width = kernel.claim.width
     data = np.random.default_rng(0).integers(0, 256, buffer.count * width, dtype=np.uint8).view(f"V{width}")
     result = run_kernel(kernel, data, uncertified=True)
-    where = "on the GPU" if gpu_available() else "in the PTX interpreter (no GPU here)"
     right = bool((result == expected_output(kernel.claim, data)).all())
-    return f"ran {where}: output equals numpy" if right else f"WRONG: ran {where}, output differs from numpy"
+    return {"on": "gpu" if gpu_available() else "interpreter", "equals_numpy": right}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from codegen_cuda.cli_limits import require_elements, require_fits_shared
 from layoutalg.axis import laneid
 from layoutalg.banks import (
     FragmentReport,
@@ -27,6 +27,7 @@ from layoutalg.hardware.dtypes import dtype
 from layoutalg.notation import S, parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
+from verify.console import EXIT_CODES, REFUTED, UNDECIDED, counting, emit
 
 __all__ = ["register"]
 
@@ -37,8 +38,8 @@ _SHOWN = 24  # instructions that `banks` lists
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command()(banks)
-    app.command()(swizzle)
+    app.command(epilog=EXIT_CODES)(banks)
+    app.command(epilog=EXIT_CODES)(swizzle)
 
 
 def banks(
@@ -62,6 +63,7 @@ def banks(
     """
     op = _OPS.get(op, op)
     tile = parse_layout(layout)
+    require_elements("layout", tile)
     if not fragment:
         if prove:
             raise LayoutError("--prove speaks about a fragment: give one, such as 'S[32:1@laneid]'")
@@ -69,25 +71,29 @@ def banks(
         one = simulate(access, machine=machine)
         if svg is not None:
             _write_picture(svg, one._repr_svg_())
-        print(json.dumps(_access_json(one)) if as_json else str(one))
+        if as_json:
+            emit("banks", 0, **_access_json(one))
+        else:
+            print(one)
         return
     holder = TileLayout.parse(fragment)
+    require_elements("fragment", holder)
     report = shared_report(tile, holder, dtype_name, op=op, vector=vector or None, base=base, machine=machine)
     verdict = _prove(tile, holder, dtype_name, op=op, vector=vector or None, machine=machine) if prove else None
     if svg is not None:
         _write_picture(svg, report._repr_svg_())
+    code = 0 if verdict is None or verdict.ok else REFUTED if type(verdict).__name__ == "Refuted" else UNDECIDED
     if as_json:
-        print(json.dumps(_report_json(report, verdict)))
+        emit("banks", code, **_report_json(report, verdict))
     else:
         _print_report(Console(), report, verdict)
-    if verdict is not None and not verdict.ok:
-        raise typer.Exit(1 if type(verdict).__name__ == "Refuted" else 3)
+    raise typer.Exit(code)
 
 
 def _prove(tile: Any, holder: TileLayout, dtype: str, **options: Any) -> Any:
     from verify.banks import prove_bank_free
 
-    with Console(stderr=True).status("proving"):
+    with counting("proving"):
         return prove_bank_free(tile, holder, dtype, **options)
 
 
@@ -132,7 +138,9 @@ def _access_json(report: Any) -> dict[str, Any]:
 
 
 def _report_json(report: FragmentReport, verdict: Any) -> dict[str, Any]:
-    value: dict[str, Any] = {
+    from verify.verdict import verdict_json
+
+    return {
         "op": report.op,
         "dtype": report.dtype.name,
         "vector": report.vector,
@@ -142,12 +150,8 @@ def _report_json(report: FragmentReport, verdict: Any) -> dict[str, Any]:
         "instructions": [
             {"warp": one.warp, "registers": list(one.registers), **_access_json(one.report)} for one in report
         ],
+        "proof": None if verdict is None else verdict_json(verdict),
     }
-    if verdict is not None:
-        from verify.verdict import verdict_json
-
-        value["proof"] = verdict_json(verdict)
-    return value
 
 
 def swizzle(
@@ -172,16 +176,17 @@ def swizzle(
     [dim]layoutalg swizzle --tile 64x64 --dtype f16 --read column --write row[/]
     """
     shape = parse_shape(tile)
+    require_fits_shared(shape, dtype_name, machine)
     accesses = [_named_access(text, "ld.shared", shape, dtype_name) for text in read]
     accesses += [_named_access(text, "st.shared", shape, dtype_name) for text in write]
     accesses += [_read_access(text) for text in access]
     if not accesses:
         raise LayoutError("say how the tile is accessed: --read, --write or --access, such as --read column")
     wanted = tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
-    with Console(stderr=True).status("searching"):
+    with counting("searching"):
         search = suggest_swizzle(shape, dtype_name, accesses, candidates=wanted, machine=machine)
     if as_json:
-        print(json.dumps(_search_json(search, top)))
+        emit("swizzle", 0, **_search_json(search, top))
     else:
         _print_search(Console(), search, top)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,14 +11,15 @@ from rich.markup import escape
 
 from layoutalg.notation import parse_shape
 from layoutalg.swizzled import parse_layout
+from verify.console import EXIT_CODES, emit
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command()(draw)
-    app.command()(explore)
+    app.command(epilog=EXIT_CODES)(draw)
+    app.command(epilog=EXIT_CODES)(explore)
 
 
 def draw(
@@ -30,8 +31,9 @@ def draw(
     by: Annotated[str, typer.Option(help="colour by an axis, or by row, column, address, bank")] = "",
     dtype: Annotated[str, typer.Option(help="element type, for colours by bank")] = "",
     width: Annotated[int, typer.Option(help="addresses per line in the places")] = 0,
-    limit: Annotated[int, typer.Option(help="cells beyond which blocks are drawn")] = 1024,
+    limit: Annotated[int, typer.Option(max=65536, help="cells beyond which blocks are drawn")] = 1024,
     out: Annotated[Path, typer.Option(help="the file: .svg, or .png where cairosvg is installed")] = Path("layout.svg"),
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a sentence")] = False,
 ) -> None:
     """Draw where a layout puts every element.
 
@@ -58,7 +60,7 @@ def draw(
         picture = picture_of(
             parse_layout(layout), extents, view=view, by=by, dtype=dtype or None, width=width, limit=limit
         )
-    _say(picture.save(out))
+    _say("draw", picture.save(out), as_json, width=picture.width, height=picture.height)
 
 
 def explore(
@@ -68,6 +70,7 @@ def explore(
     shape: Annotated[str, typer.Option(help="logical extents, such as 8x16; the layout's own without it")] = "",
     dtype: Annotated[str, typer.Option(help="element type, for banks")] = "float32",
     out: Annotated[Path, typer.Option(help="the file")] = Path("layout.html"),
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a sentence")] = False,
 ) -> None:
     """Write one page to edit a layout in a browser: its grid, its places, its banks. It needs no network.
 
@@ -77,8 +80,11 @@ def explore(
 
     page = explore_page(parse_layout(layout), parse_shape(shape) if shape else None, dtype=dtype)
     out.write_text(page, encoding="utf-8")
-    _say(out)
+    _say("explore", out, as_json)
 
 
-def _say(path: Path) -> None:
-    Console().print(escape(f"wrote {path}"), highlight=False)
+def _say(command: str, path: Path, as_json: bool, **facts: Any) -> None:
+    if as_json:
+        emit(command, 0, files=[path], **facts)
+    else:
+        Console().print(escape(f"wrote {path}"), highlight=False, soft_wrap=True)

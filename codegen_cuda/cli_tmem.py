@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,19 +9,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from codegen_cuda.cli_limits import require_elements
 from codegen_cuda.errors import PlanError
+from verify.console import EXIT_CODES, REFUTED, UNDECIDED, emit, stages
 
 if TYPE_CHECKING:
     from codegen_cuda.kernel import Kernel
     from codegen_cuda.tmem import TmemPlan
     from layoutalg.tile import TileLayout
+    from verify.verdict import Verdict
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command ``tmem`` to an application."""
-    app.command("tmem")(tmem)
+    app.command("tmem", epilog=EXIT_CODES)(tmem)
 
 
 def tmem(
@@ -52,29 +54,35 @@ def tmem(
     from layoutalg.tile import TileLayout
 
     memory, extents = _memory(layout, rows, cols, sub_slab)
+    require_elements("layout", memory)
     chosen = shape or _shape_for(memory)
     held = TileLayout.parse(registers) if registers else register_layout_for(memory, extents, dtype, chosen)
     options: dict[str, Any] = {"scope": scope, "warp": warp, "instructions": [shape] if shape else None}
     wanted = ("st", "ld") if direction == "roundtrip" else (direction,)
-    found = {
-        d: tmem_plans(
-            memory, held, extents, dtype, direction=d, alternatives=alternatives,
-            producer=producer if producer and d == "ld" else None, **options,
-        )
-        for d in wanted
-    }  # fmt: skip
-    plans = {d: listed[0] for d, listed in found.items()}
-    kernel = _kernel(plans, arch)
-    if not no_compile:
-        kernel = kernel.compile(arch=arch)
-    files = [*kernel.save(out), _write_picture(out, kernel.name, memory, held, dtype)]
-    verdict = "" if no_compile or no_run else _execute(kernel, max(plan.allocation for plan in plans.values()))
+    with stages("planning", "compiling", "executing in the PTX interpreter") as begin:
+        begin()
+        found = {
+            d: tmem_plans(
+                memory, held, extents, dtype, direction=d, alternatives=alternatives,
+                producer=producer if producer and d == "ld" else None, **options,
+            )
+            for d in wanted
+        }  # fmt: skip
+        plans = {d: listed[0] for d, listed in found.items()}
+        kernel = _kernel(plans, arch)
+        begin()
+        if not no_compile:
+            kernel = kernel.compile(arch=arch)
+        files = [*kernel.save(out), _write_picture(out, kernel.name, memory, held, dtype)]
+        begin()
+        columns = max(plan.allocation for plan in plans.values())
+        verdict = None if no_compile or no_run else _execute(kernel, columns)
+    code = 0 if verdict is None or verdict.ok else REFUTED if type(verdict).__name__ == "Refuted" else UNDECIDED
     if as_json:
-        print(json.dumps(_json(found, files, verdict), indent=2))
+        emit("tmem", code, **_json(found, files, verdict))
     else:
         _report(Console(), memory, held, dtype, found, files, verdict)
-    if verdict.startswith("Refuted"):
-        raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def _memory(layout: str, rows: int, cols: int, sub_slab: int) -> tuple[TileLayout, tuple[int, ...] | None]:
@@ -123,20 +131,18 @@ def _write_picture(out: Path, name: str, memory: TileLayout, held: TileLayout, d
     return path
 
 
-def _execute(kernel: Kernel, allocation: int) -> str:
+def _execute(kernel: Kernel, allocation: int) -> Verdict:
     """Execute the compiled PTX on distinct elements, at every base that the allocation can get."""
     from verify.tmem import run_claim
 
     assert kernel.ptx is not None
     (row,) = run_claim(kernel.ptx.text, kernel.claim, columns=range(0, 512 - allocation + 1, 32))
-    return (
-        "every element arrives, from every base column that the allocation can get"
-        if row.verdict.ok
-        else str(row.verdict)
-    )
+    return row.verdict
 
 
-def _json(found: dict[str, tuple[TmemPlan, ...]], files: list[Path], verdict: str) -> dict[str, Any]:
+def _json(found: dict[str, tuple[TmemPlan, ...]], files: list[Path], verdict: Verdict | None) -> dict[str, Any]:
+    from verify.verdict import verdict_json
+
     plans = {
         direction: [
             {
@@ -151,7 +157,7 @@ def _json(found: dict[str, tuple[TmemPlan, ...]], files: list[Path], verdict: st
         ]
         for direction, listed in found.items()
     }
-    return {"plans": plans, "files": [str(f) for f in files], "executed": verdict}
+    return {"plans": plans, "files": files, "executed": None if verdict is None else verdict_json(verdict)}
 
 
 def _report(
@@ -161,7 +167,7 @@ def _report(
     dtype: str,
     found: dict[str, tuple[TmemPlan, ...]],
     files: list[Path],
-    verdict: str,
+    verdict: Verdict | None,
 ) -> None:
     from layoutalg.draw.tmem import tmem_text
 
@@ -175,7 +181,9 @@ def _report(
         for other in listed[1:]:
             say(f"  alternative: {other.form}, {other.instructions} per warp", "dim")
     say(tmem_text(memory, held, dtype=dtype))
-    if verdict:
-        say(f"executed in the PTX interpreter (no GPU with tensor memory needed): {verdict}")
+    if verdict is not None:
+        arrives = "every element arrives, from every base column that the allocation can get"
+        told = arrives if verdict.ok else str(verdict)
+        say(f"executed in the PTX interpreter (no GPU with tensor memory needed): {told}")
     for path in files:
         say(f"wrote {path}", "dim")

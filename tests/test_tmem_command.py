@@ -56,7 +56,7 @@ def test_plans_are_listed_as_json(tmp_path, arguments, form):
     value = json.loads(result.output)
     (listed,) = value["plans"].values()
     assert [plan["form"] for plan in listed] == [form]
-    assert value["executed"] == ""
+    assert value["executed"] is None
     assert {name.rpartition(".")[2] for name in value["files"]} == {"cu", "json", "svg"}
 
 

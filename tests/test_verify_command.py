@@ -50,7 +50,7 @@ def test_a_changed_kernel_is_refuted_with_a_witness_and_exits_with_1(files, tmp_
     wrong.write_text(text[:shared] + text[shared:].replace(f"[{register}]", f"[{register}+4]", 1))
     result = run("kernel", wrong, claim, "--json")
     assert result.exit_code == 1
-    rows = json.loads(result.stdout)["obligations"]
+    rows = json.loads(result.stdout)["certificate"]["obligations"]
     assert any(row["verdict"] == "Refuted" and row["counterexample"] for row in rows)
 
 
@@ -61,7 +61,7 @@ def test_the_same_commands_answer_under_layoutalg(files):
 
 
 def test_laws_are_listed_with_their_verdicts_and_written_as_json(tmp_path):
-    result = run("laws", "--only", "index.", "--jobs", "1", "--json", tmp_path / "laws.json")
+    result = run("laws", "--only", "index.", "--jobs", "1", "--out", tmp_path / "laws.json")
     assert result.exit_code == 0
     rows = json.loads((tmp_path / "laws.json").read_text())
     assert len(rows) == len([law for law in all_laws() if "index." in law.name])

@@ -53,7 +53,7 @@ def test_what_the_library_does_not_decide_has_no_verdict():
 
 
 def test_the_command_counts_verdicts_and_exits_with_0(tmp_path):
-    result = CliRunner().invoke(command.app, ["results", "--count", "25", "--json", str(tmp_path / "r.json")])
+    result = CliRunner().invoke(command.app, ["results", "--count", "25", "--out", str(tmp_path / "r.json")])
     assert result.exit_code == 0, result.output
     rows = json.loads((tmp_path / "r.json").read_text())
     assert len(rows) == 25

@@ -1,7 +1,7 @@
-"""``python -m verify``: prove the library's laws, certify its answers, check a compiled kernel.
+"""``python -m verify`` and ``layoutalg verify``: prove the laws, certify answers, check a compiled kernel.
 
 Exit codes: 0 everything is Proved; 1 something is Refuted; 2 the request, its files or what is installed are wrong (a
-cluster is asked for without Dask, say); 3 something is Unknown.
+cluster is asked for without Dask, say); 3 something is Unknown; 4 the library itself failed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from layoutalg.errors import LayoutError
+from verify.console import EXIT_CODES, counting, emit, run
 from verify.kernel import certify_files
 from verify.laws import all_laws
 from verify.laws.core import Settings
@@ -30,18 +31,19 @@ from verify.verdict import Verdict, verdict_json
 __all__ = ["app", "main", "register"]
 
 app = typer.Typer(
-    name="verify", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich"
+    name="verify",
+    help="Prove the laws of the library, certify its answers, check a compiled kernel.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
 )
 _STYLE = {"Proved": "green", "Refuted": "bold red", "Unknown": "yellow"}
 
 
 def main() -> None:
-    """Run the command line; every expected failure is one message and exit code 2."""
-    try:
-        app()
-    except (LayoutError, OSError, ValueError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise SystemExit(2) from None
+    """Run the command line; see :func:`verify.console.run`."""
+    run(app)
 
 
 def register(other: typer.Typer) -> None:
@@ -49,7 +51,7 @@ def register(other: typer.Typer) -> None:
     other.add_typer(app, name="verify")
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def laws(
     only: Annotated[str, typer.Option(help="laws whose name contains this, such as 'slicing'")] = "",
     jobs: Annotated[int, typer.Option(help="processes; every core without it")] = 0,
@@ -57,12 +59,13 @@ def laws(
     seed: Annotated[int, typer.Option(help="the solver's seed")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds must give the verdict")] = 1,
     mutants: Annotated[bool, typer.Option(help="also have every wrong implementation refuted and replayed")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the JSON to this file")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write the table as docs/THEOREMS.md")] = None,
 ) -> None:
     """Prove the laws of the library.
 
-    [dim]python -m verify laws --only slicing --json laws.json[/]
+    [dim]python -m verify laws --only index.lemma[/]
     """
     chosen = [law for law in all_laws() if only in law.name]
     if not chosen:
@@ -72,12 +75,16 @@ def laws(
     started = time.monotonic()
     settings = Settings(seed=seed)
     rows = run_laws(chosen, settings, jobs=jobs or os.cpu_count() or 1, dask=dask, seeds=seeds, mutants=mutants)
-    _print_laws(Console(), rows, time.monotonic() - started)
-    if json_file is not None:
-        json_file.write_text(json.dumps([_law_json(row) for row in rows], indent=2) + "\n")
+    found, code = [_law_json(row) for row in rows], _exit_code([row.verdict for row in rows])
+    if out is not None:
+        out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if markdown is not None:
         markdown.write_text(theorems([(row.law, row.verdict) for row in rows]), encoding="utf-8")
-    raise typer.Exit(_exit_code([row.verdict for row in rows]))
+    if as_json:
+        emit("verify laws", code, laws=found)
+    else:
+        _print_laws(Console(), rows, time.monotonic() - started)
+    raise typer.Exit(code)
 
 
 def _print_laws(console: Console, rows: Iterable[Outcome], seconds: float) -> None:
@@ -106,20 +113,21 @@ def _law_json(row: Outcome) -> dict[str, Any]:
     }
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def results(
     count: Annotated[int, typer.Option(help="how many random requests")] = 200,
     seed: Annotated[int, typer.Option(help="seed of the requests")] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write every request, answer and verdict")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print every request, answer and verdict as JSON")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the JSON to this file")] = None,
 ) -> None:
     """Certify the library's own answers, and its refusals, to random requests of every operation.
 
-    [dim]python -m verify results --count 1000[/]
+    [dim]python -m verify results --count 20[/]
     """
     counts: dict[str, dict[str, int]] = {}
     rows: list[dict[str, Any]] = []
     verdicts: list[Verdict] = []
-    with Console(stderr=True).status(f"certifying {count} answers"):
+    with counting("certifying answers", count) as advance:
         for request in requests(count, seed=seed):
             answer, verdict = certify_request(request)
             told = "undecided" if verdict is None else type(verdict).__name__
@@ -130,9 +138,13 @@ def results(
             inputs = [*map(str, request.inputs), *map(str, request.options.values())]
             found = {"verdict": "undecided"} if verdict is None else verdict_json(verdict)
             rows.append({"op": request.op, "inputs": inputs, "answer": str(answer), **found})
-    _print_results(Console(), counts, [row for row in rows if row["verdict"] in ("Refuted", "Unknown")])
-    if json_file is not None:
-        json_file.write_text(json.dumps(rows, indent=2) + "\n")
+            advance()
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        emit("verify results", _exit_code(verdicts), results=rows)
+    else:
+        _print_results(Console(), counts, [row for row in rows if row["verdict"] in ("Refuted", "Unknown")])
     raise typer.Exit(_exit_code(verdicts))
 
 
@@ -150,29 +162,29 @@ def _print_results(console: Console, counts: dict[str, dict[str, int]], bad: Seq
         console.print(escape(text), highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def kernel(
     ptx: Annotated[Path, typer.Argument(help="the compiled kernel")],
     claim: Annotated[Path, typer.Argument(help="what it promises, a .claim.json")],
     symbolic: Annotated[bool, typer.Option(help="also prove it for all data and base addresses")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="print the certificate instead of a table")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
     out: Annotated[Path | None, typer.Option(help="write the certificate")] = None,
 ) -> None:
     """Check a compiled kernel against its claim.
 
-    [dim]python -m verify kernel permute_4x32_float32_xor.ptx permute_4x32_float32_xor.claim.json[/]
+    [dim]python -m verify kernel out/permute_4x32_float32_xor.ptx out/permute_4x32_float32_xor.claim.json[/]
     """
-    with Console(stderr=True).status(f"checking {ptx.name}"):
+    with counting(f"checking {ptx.name}"):
         certificate = certify_files(ptx, claim, symbolic=symbolic)
-    text = json.dumps(certificate, indent=2)
     if out is not None:
-        out.write_text(text + "\n")
+        out.write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
+    verdicts = {row["verdict"] for row in certificate["obligations"]}
+    code = 1 if "Refuted" in verdicts else 3 if "Unknown" in verdicts else 0
     if as_json:
-        print(text)
+        emit("verify kernel", code, certificate=certificate)
     else:
         _print_certificate(Console(), certificate)
-    verdicts = {row["verdict"] for row in certificate["obligations"]}
-    raise typer.Exit(1 if "Refuted" in verdicts else 3 if "Unknown" in verdicts else 0)
+    raise typer.Exit(code)
 
 
 def _print_certificate(console: Console, certificate: Any) -> None:

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from layoutalg.errors import LayoutError
+from verify.console import progress_bar
 from verify.laws import law_named
 from verify.laws.core import Law, Settings
 from verify.verdict import Proved, Refuted, Unknown, Verdict
@@ -149,15 +147,7 @@ def run_laws(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
+    with progress_bar() as bar:
         line = bar.add_task("proving", total=total)
         yield lambda name: bar.update(line, advance=1, description=name)
 
