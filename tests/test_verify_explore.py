@@ -117,6 +117,17 @@ def test_a_counterexample_names_the_values_and_the_first_failing_label():
     assert verdict.counterexample["s"] == verdict.counterexample["t"]
 
 
+def test_a_counterexample_about_a_quotient_names_the_unknowns_alone():
+    def body(x):
+        s = x.unknown("s")
+        return [({"half": 0}, zero(s - s)), ({"half": 1}, nonzero(s // 2 - 3))]
+
+    verdict = explore(body, scope="all")
+    assert verdict.counterexample["s"] // 2 == 3
+    assert verdict.counterexample["half"] == 1
+    assert set(verdict.counterexample) == {"s", "half"}
+
+
 def test_a_mistake_on_one_rare_path_is_found():
     def body(x):
         s, t = x.unknown("s"), x.unknown("t")

@@ -328,7 +328,10 @@ class Explorer:
         return bool(self._trail)
 
     def refute(self, obligation: Formula) -> dict[str, int] | None:
-        """Return values of the unknowns on this path for which the obligation fails, or None when there are none."""
+        """Return values on this path for which the obligation fails, or None when there are none.
+
+        Quotients that the code took are among them, under names in brackets.
+        """
         if obligation is True:
             return None
         self._solver.push()
@@ -341,7 +344,7 @@ class Explorer:
         if model is None:
             return None
         values = {name: model.eval(variable, model_completion=True) for name, variable in self._variables.items()}
-        return {name: value.as_long() for name, value in sorted(values.items()) if not name.startswith("(")}
+        return {name: value.as_long() for name, value in sorted(values.items())}
 
     def translate(self, formula: Formula) -> Any:
         """Return the Z3 form of a formula; atoms are built once, for building them costs more than solving."""
@@ -416,7 +419,8 @@ def explore(
         whole = all_of(formula for _, formula in labelled)
         values = explorer.refute(whole)
         if values is not None:
-            return Refuted(scope, {**values, **_first_failing(labelled, values)}, explorer.effort)
+            given = {name: value for name, value in values.items() if not name.startswith("(")}
+            return Refuted(scope, {**given, **_first_failing(labelled, values)}, explorer.effort)
         if not explorer.back():
             break
         if paths >= _MAX_PATHS:

@@ -18,6 +18,7 @@ __all__ = ["GROUPS", "all_laws", "law_named"]
 GROUPS: Final = (
     "index",
     "index_arithmetic",
+    "points",
     "canonical",
     "replica",
     "recognise",
@@ -25,6 +26,7 @@ GROUPS: Final = (
     "slicing",
     "permuting",
     "tiling",
+    "summands",
     "packing",
     "axes",
     "image",

@@ -14,12 +14,15 @@ from typing import Any
 
 from layoutalg.algebra import compose as module
 from layoutalg.algebra import inverses
+from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.recognise import recognise
 from layoutalg.errors import NotExpressibleError
+from layoutalg.iters import Iter, size_of, vector_at
 from layoutalg.tile import TileLayout
-from verify.explore import holds
+from verify.explore import equal_to, holds
 from verify.laws.core import Law
 from verify.laws.exhaustive import exhaustive
-from verify.laws.family import Patch, attempt, no_layout, table
+from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, spelt, table
 from verify.laws.step import World, places, step, steps_of
 
 __all__ = ["LAWS"]
@@ -196,6 +199,89 @@ def _judge_left(a: TileLayout, answer: Any) -> bool:
     return all(_extended(answer, x) == n for n, x in enumerate(values))
 
 
+def _run_digits(x: Any, member: tuple[str, str]) -> Any:
+    """Compose by digits, A's strides unknown; None where this leaves the answer to the values."""
+    a, b = layout_of(x, *spelt(member[0])), TileLayout.parse(member[1])
+    form = canonical_shard(a.shard)
+    return a, b, module._by_digits(form, canonical_shard(b.shard), b.offset.get("m", 0)), form
+
+
+def _judge_digits(_member: tuple[str, str], answer: Any) -> Labelled:
+    _, b, found, form = answer
+    if found is None:
+        yield {}, True
+        return
+    iters, start = found
+    for n, place in enumerate(table(b)):
+        wanted = {axis.name: value for axis, value in vector_at(form, place["m"]).items()}
+        got = {axis.name: value for axis, value in vector_at(iters, n).items()}
+        for axis, value in start.items():
+            got[axis.name] = got.get(axis.name, 0) + value
+        yield {"index": n}, equal_to(wanted, got)
+
+
+def _run_divide(member: tuple[TileLayout, TileLayout]) -> Any:
+    return attempt(module.logical_divide, *member)
+
+
+def _judge_divide(member: tuple[TileLayout, TileLayout], answer: Any) -> bool:
+    """The value at (tile j, i within it) is A(c_j + B(i)), c the translates that cover A's domain by copies of B."""
+    a, b = member
+    starts = _greedy(b, a.size)
+    if starts is None or holds(no_layout([{"m": c} for c in starts]), {}):
+        return isinstance(answer, NotExpressibleError)
+    return _has_values(answer, [_extended(a, c + place["m"]) for c in starts for place in table(b)])
+
+
+def _run_product(member: tuple[TileLayout, TileLayout]) -> Any:
+    return attempt(module.logical_product, *member)
+
+
+def _judge_product(member: tuple[TileLayout, TileLayout], answer: Any) -> bool:
+    """The value at (copy j, i within it) is A(i) + c at B(j), c the translates that disjoint copies of A need."""
+    a, b = member
+    copies = [place["m"] for place in table(b)]
+    starts = _greedy(a, a.size * (max(copies) + 1))
+    if starts is None or holds(no_layout([{"m": c} for c in starts]), {}):
+        return isinstance(answer, NotExpressibleError)
+    listed = recognise({"m": starts})
+    moved = [_extended(listed, copy) for copy in copies]
+    if isinstance(answer, NotExpressibleError):
+        return holds(no_layout([{"m": c} for c in moved]), {})
+    return _has_values(answer, [c + place["m"] for c in moved for place in table(a)])
+
+
+def _has_values(answer: Any, wanted: list[int]) -> bool:
+    if isinstance(answer, NotExpressibleError):
+        return holds(no_layout([{"m": value} for value in wanted]), {})
+    return [place.get("m", 0) for place in table(answer)] == wanted
+
+
+def _operands() -> Iterator[tuple[TileLayout, TileLayout]]:
+    wholes = ("S[24:1]", "S[(4,6):(6,1)]", "S[(4,6):(1,4)]", "S[(2,3,4):(1,2,6)]", "S[8:3]", "S[(4,2):(2,1)] + 3")
+    tiles = [*_lists((1, 2, 3, 4)), TileLayout.parse("S[(2,2):(1,6)]"), TileLayout.parse("S[2:12]")]
+    yield from product(map(TileLayout.parse, wholes), tiles)
+
+
+def _repeats() -> Iterator[tuple[TileLayout, TileLayout]]:
+    blocks = ("S[4:1]", "S[4:2]", "S[(2,2):(4,1)]", "S[(2,3):(1,2)]", "S[3:4]", "S[2:1]", "S[(2,2):(3,1)]")
+    yield from product(map(TileLayout.parse, blocks), _lists((1, 2, 3)))
+
+
+def _unguarded(a: Any, b: Any, start: int) -> Any:
+    """As if no sum of pieces carried: every digit of A but the outermost given room enough."""
+    found = _right_by_digits(a, b, start)
+    if found is not None or start:
+        return found
+    places_ = [int(size_of(a[k + 1 :])) for k in range(len(a))]
+    pieces = [_right_pieces(a, places_, it.extent, it.stride) for it in b]
+    if any(piece is None for piece in pieces):
+        return None
+    return tuple(Iter(n, step * a[k].stride, a[k].axis) for piece in pieces for k, n, step in piece or ()), {}
+
+
+_right_by_digits = module._by_digits
+_right_complement = module.complement
 _right_pieces = module._pieces
 _right_gaps = module._nested_gaps
 
@@ -222,6 +308,19 @@ def _unsorted(iters: Any) -> Any:
     return [(it.stride, it.extent, 1) for it in iters if it.stride]
 
 
+def _tile_outermost(a: Any, b: Any) -> Any:
+    """The concatenation written the other way round, as CuTe's order would have it; a plain B is not affected."""
+    return _right_compose(a, TileLayout.from_iters(shard=[(it.extent, it.stride, "m") for it in b.shard[::-1]]))
+
+
+def _cosize_for_size(b: Any, size: int) -> Any:
+    return _right_complement(b, size * 2)
+
+
+_right_compose = module.compose
+_one = TileLayout.parse("S[1:1]")
+
+
 def _laws() -> Iterator[Law]:
     yield exhaustive(
         "compose.compose",
@@ -232,6 +331,51 @@ def _laws() -> Iterator[Law]:
         run=_run_compose,
         judge=_judge_compose,
         mutants={"strides divided with rounding": [Patch(_right_pieces, _rounded)]},
+    )
+    yield family(
+        "compose.by_digits",
+        "Where compose answers by digits, the answer has the value A(B(i)) at every i.",
+        scope="six lists A to rank 3 on one and two axes, all strides, after 21 layouts B",
+        members=[
+            (a, b)
+            for a in ("6:m", "4x3:mm", "2x3x2:mmm", "2x6:lm", "4x4:ml", "2x2x2:mml")
+            for b in (
+                "S[3:1]", "S[3:2]", "S[2:3]", "S[4:3]", "S[2:4]", "S[3:6]", "S[6:2]", "S[5:0]", "S[(2,2):(3,1)]",
+                "S[(2,3):(1,4)]", "S[(3,2):(2,1)]", "S[(2,2):(1,1)]", "S[(3,4):(1,3)]", "S[(2,2):(6,2)]", "S[2:1] + 1",
+                "S[2:2] + 3", "S[3:4] + 2", "S[3:-1] + 4", "S[2:-3] + 5", "S[(2,3):(4,2)] + 1", "S[2:5]",
+            )
+        ],
+        run=_run_digits,
+        judge=_judge_digits,
+        mutants={
+            "strides divided with rounding": [Patch(_right_pieces, _rounded)],
+            "carries not noticed": [Patch(_right_by_digits, _unguarded)],
+        },
+    )  # fmt: skip
+    yield exhaustive(
+        "compose.logical_divide",
+        "logical_divide(A, B) has at (j, i) the value A(c_j + B(i)), c_0, c_1, ... the translates at which copies of B "
+        "cover A's domain; where it refuses, there are none or no layout has these values.",
+        scope="six layouts A of 8 to 24 elements by 118 tiles B",
+        members=_operands,
+        run=_run_divide,
+        judge=_judge_divide,
+        mutants={
+            "the tile outermost": [Patch(module.compose, _tile_outermost)],
+            "covers up to A's cosize": [Patch(_right_complement, _cosize_for_size)],
+        },
+    )
+    yield exhaustive(
+        "compose.logical_product",
+        "logical_product(A, B) has at (j, i) the value A(i) + c, c the translate of A's complement at B(j); where it "
+        "refuses, there is no complement or its values at B are no layout.",
+        scope="seven layouts A repeated by 69 layouts B",
+        members=_repeats,
+        run=_run_product,
+        judge=_judge_product,
+        mutants={
+            "copies one element apart": [Patch(_right_complement, lambda _a, goal: _right_complement(_one, goal))]
+        },
     )
     yield exhaustive(
         "compose.complement",

@@ -30,6 +30,7 @@ __all__ = [
     "Patch",
     "agreement",
     "attempt",
+    "fails_first_at",
     "family",
     "layout_of",
     "no_layout",
@@ -121,11 +122,12 @@ def _boundaries(order: Sequence[int]) -> list[int]:
     return list(itertools.accumulate(order, lambda a, b: a * b, initial=1))
 
 
-def the_layout(values: Sequence[Mapping[str, Any]], order: Sequence[int]) -> Formula:
-    """The statement that a layout with these digit extents, innermost first, has the values.
+def the_layout(values: Sequence[Mapping[str, Any]], order: Sequence[int], *, first: int | None = None) -> Formula:
+    """The statement that a layout with these digit extents, innermost first, has the values, or the ``first`` ones.
 
     Its strides are forced: one value of the table each.  A stride lies on one axis.
     """
+    count = len(values) if first is None else first
     start, order = values[0], [extent for extent in order if extent > 1]
     axes = sorted({axis for value in values for axis in value})
 
@@ -133,15 +135,26 @@ def the_layout(values: Sequence[Mapping[str, Any]], order: Sequence[int]) -> For
         return values[n].get(axis, 0) - start.get(axis, 0)
 
     parts: list[Formula] = []
-    units = _boundaries(order)[:-1]
-    for unit in units:
+    digits_of = [(unit, extent) for unit, extent in zip(_boundaries(order)[:-1], order, strict=True) if unit < count]
+    for unit, _ in digits_of:
         parts.extend(any_of([zero(step(unit, a)), zero(step(unit, b))]) for a, b in itertools.combinations(axes, 2))
-    for n in range(len(values)):
-        digits = [n // unit % extent for unit, extent in zip(units, order, strict=True)]
+    for n in range(count):
+        digits = [(n // unit % extent, unit) for unit, extent in digits_of]
         for axis in axes:
-            expected = sum((c * step(unit, axis) for c, unit in zip(digits, units, strict=True) if c), start=0)
+            expected = sum((c * step(unit, axis) for c, unit in digits if c), start=0)
             parts.append(zero(step(n, axis) - expected))
     return all_of(parts)
+
+
+def fails_first_at(values: Sequence[Mapping[str, Any]], index: int) -> Formula:
+    """The statement that some layout of this many values has those before the index, and none has that one as well."""
+    orders = _prime_orders(len(values))
+    return all_of(
+        [
+            any_of(the_layout(values, order, first=index) for order in orders),
+            *(negate(the_layout(values, order, first=index + 1)) for order in orders),
+        ]
+    )
 
 
 def agreement(values: Sequence[Mapping[str, int]]) -> int:

@@ -7,13 +7,16 @@ n, or the places of the wide elements are no layout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from layoutalg.algebra import packing
-from layoutalg.axis import Axis
+from layoutalg.axis import Axis, laneid
 from layoutalg.decide import exact_quotient
 from layoutalg.errors import NotExpressibleError
+from layoutalg.index import flatten
 from layoutalg.iters import Iter
 from verify.explore import Formula, all_of, any_of, equal_to, negate, nonzero
 from verify.laws.core import Law
@@ -92,6 +95,34 @@ def _judge_pack(member: Member, answer: Any) -> Labelled:
     yield {"refused": str(found)}, any_of([negate(all_of(together)), *torn, no_layout(heads)])
 
 
+def _run_storage(x: Any, text: str) -> Any:
+    layout = layout_of(x, *spelt(text)) + x.unknown("a")
+    layout = layout + x.unknown("w") @ laneid
+    return layout, layout.storage()
+
+
+def _judge_storage(_text: str, answer: Any) -> Labelled:
+    """At the digits of the memory iters, the other digits 0, lies what L has there on memory axes."""
+    layout, found = answer
+    extents = [it.extent for it in layout.shard]
+    memory = [k for k, it in enumerate(layout.shard) if it.axis.kind == "memory"]
+    yield {"axes": found.axes}, all(axis.kind == "memory" for axis in found.axes)
+    yield {"size": found.size}, found.size == math.prod(extents[k] for k in memory)
+    for n, digits in enumerate(product(*(range(extents[k]) for k in memory))):
+        x = [0] * len(extents)
+        for k, digit in zip(memory, digits, strict=True):
+            x[k] = digit
+        wanted = {axis: value for axis, value in layout.apply(flatten(x, extents)).items() if axis == "m"}
+        yield {"index": n}, equal_to(dict(found.apply(n)), wanted)
+
+
+def _keep_all(layout: Any) -> Any:
+    return _right_storage(layout)._replace(offset={Axis.get(name): value for name, value in layout.offset.items()})
+
+
+_right_storage = packing.storage
+
+
 def _floor(a: Any, b: Any) -> Any:
     return a // b
 
@@ -133,6 +164,16 @@ def _laws() -> Iterator[Law]:
         run=_run_pack,
         judge=_judge_pack,
         mutants={"strides divided with rounding": [Patch(exact_quotient, _floor, packing)]},
+    )
+
+    yield family(
+        "packing.storage",
+        "storage has the memory iters alone, and at their digits the memory coordinates of L.",
+        scope="lists to rank 4 on memory and lanes, offsets on both; all strides and offsets",
+        members=["4:m", "2x3:lm", "2x2x3:mlm", "2x2x2:lml", "2x2x2x2:mlml", "3x2:ll"],
+        run=_run_storage,
+        judge=_judge_storage,
+        mutants={"offsets on thread axes kept": [Patch(_right_storage, _keep_all)]},
     )
 
 

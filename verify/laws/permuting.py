@@ -86,6 +86,29 @@ def _members() -> Iterator[Member]:
         yield from ((text, shape, order) for order in permutations(range(len(shape))))
 
 
+def _run_parts(x: Any, member: Member) -> Any:
+    """Iters reordered one by one, and in groups; a member is a list, the separators of groups, and their order."""
+    layout = layout_of(x, *spelt(member[0])) + x.unknown("a")
+    _, seps, order = member
+    alone = layout.permute_iters([k for d in order for k in range(seps[d], seps[d + 1])])
+    return layout, alone, layout.permute_groups(seps, order)
+
+
+def _judge_parts(member: Member, answer: Any) -> Labelled:
+    layout, *both = answer
+    _, seps, order = member
+    extents = [it.extent for it in layout.shard]
+    moved = [k for d in order for k in range(seps[d], seps[d + 1])]
+    values = table(layout)
+    for found in both:
+        yield {"extents": found.shard}, [it.extent for it in found.shard] == [extents[k] for k in moved]
+        for n, y in enumerate(product(*(range(extents[k]) for k in moved))):
+            x = [0] * len(extents)
+            for digit, k in zip(y, moved, strict=True):
+                x[k] = digit
+            yield {"index": n}, equal_to(table_at(found, n), values[flatten(x, extents)])
+
+
 def _run_broadcast(x: Any, member: tuple[str, int, int]) -> Any:
     layout = layout_of(x, *spelt(member[0]))
     return layout, layout.broadcast(member[1], member[2])
@@ -134,6 +157,19 @@ def _laws() -> Iterator[Law]:
         members=_members(),
         run=_run,
         judge=_judge,
+        mutants={"the inverse permutation": [Patch(permute_groups, _inverse)]},
+    )
+    yield family(
+        "permuting.permute_iters_and_groups",
+        "permute_iters and permute_groups move digits with their iters: at the reordered digits lies the place of x.",
+        scope="lists to rank 4 on one and two axes, every order of their groups; all strides and offsets",
+        members=[
+            (text, seps, order)
+            for text, seps in (("2x3:mm", (0, 1, 2)), ("2x3x2:mlm", (0, 1, 3)), ("2x2x3x2:mmlm", (0, 1, 3, 3, 4)))
+            for order in permutations(range(len(seps) - 1))
+        ],
+        run=_run_parts,
+        judge=_judge_parts,
         mutants={"the inverse permutation": [Patch(permute_groups, _inverse)]},
     )
     yield family(

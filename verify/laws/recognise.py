@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from layoutalg.algebra import recognise
 from layoutalg.axis import laneid, m
 from layoutalg.errors import NotExpressibleError
 from layoutalg.iters import vector_at
-from verify.explore import holds
+from verify.explore import Form, equal_to, holds
 from verify.laws.core import Law
 from verify.laws.exhaustive import exhaustive
-from verify.laws.family import Patch, agreement, attempt, no_layout
+from verify.laws.family import Labelled, Patch, agreement, attempt, fails_first_at, family, no_layout
 from verify.laws.step import World, places, step, steps_of
 
 __all__ = ["LAWS"]
@@ -120,8 +121,80 @@ def _run_of_two(table: Any, count: int, unit: int) -> Any:
     return (2 if length > 2 and count % 2 == 0 else length), stride, axis
 
 
+class Unknowns(NamedTuple):
+    """A table of this many values, all of them unknown, on these axes."""
+
+    size: int
+    axes: str
+
+
+def _integer(value: Any) -> Any:
+    return value if isinstance(value, Form) else int(value)
+
+
+def _run_unknown(x: Any, member: Unknowns) -> Any:
+    """Read a table of unknowns; the shipping code converts numpy's integers by ``int``, which keeps unknowns here."""
+    names = {"m": m, "l": laneid}
+    table = {}
+    for letter in member.axes:
+        column = np.empty(member.size, dtype=object)
+        column[:] = [x.unknown(f"{letter}{n}") for n in range(member.size)]
+        table[names[letter]] = column
+    with mock.patch.object(recognise, "int", _integer, create=True):
+        return table, recognise._read(table, member.size)
+
+
+def _judge_unknown(member: Unknowns, answer: Any) -> Labelled:
+    table, (iters, failure) = answer
+    values = [{axis.name: column[n] for axis, column in table.items()} for n in range(member.size)]
+    if failure is not None:
+        yield {"refused at": failure[0]}, no_layout(values)
+        yield {"not first": failure[0]}, fails_first_at(values, failure[0])
+        return
+    for n, value in enumerate(values):
+        moved = {axis.name: y for axis, y in vector_at(iters, n).items()}
+        yield {"index": n}, equal_to(value, {a: moved.get(a, 0) + values[0][a] for a in value})
+
+
+def _one_axis(table: Any, count: int, unit: int) -> Any:
+    """The first axis that moves is taken for the only one."""
+    first = next((axis for axis, column in table.items() if column[1] != column[0]), m)
+    return _right_run({first: table[first]} if first in table else table, count, unit)
+
+
+def _families() -> Iterator[Law]:
+    for name, scope, members, mutants in (
+        (
+            "tables_on_one_axis",
+            "every table of up to 8 values on one axis; all values",
+            [Unknowns(size, "m") for size in range(1, 9)],
+            {
+                "only two blocks looked at": [Patch(_right_block, _first_only)],
+                "the last failure named": [Patch(recognise._least, lambda a, b: max(a or b, b))],
+            },
+        ),
+        (
+            "tables_on_two_axes",
+            "every table of 2 to 5 values on two axes; all values",
+            [Unknowns(size, "ml") for size in range(2, 6)],
+            {"one axis looked at": [Patch(_right_run, _one_axis)]},
+        ),
+    ):
+        yield family(
+            f"recognise.{name}",
+            "The recogniser reads a layout with the values of the table, or no layout has them; it fails at the first "
+            "index at which every layout fails that has the values before it.",
+            scope=scope,
+            members=members,
+            run=_run_unknown,
+            judge=_judge_unknown,
+            mutants=mutants,
+        )
+
+
 LAWS: tuple[Law, ...] = (
     *steps_of(__name__),
+    *_families(),
     exhaustive(
         "recognise.recognise_values",
         "recognise_values gives a layout with the values of the table, or no layout has them; the index of a refusal "

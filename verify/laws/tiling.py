@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 from layoutalg.algebra import summands, tiling
 from layoutalg.errors import NotExpressibleError
 from layoutalg.index import flatten
+from layoutalg.iters import Iter
+from layoutalg.notation import row_major
 from layoutalg.tile import TileLayout
 from verify.explore import Formula, all_of, any_of, equal_to, negate
 from verify.laws.core import Law
 from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, spelt, table
 from verify.laws.step import World, places, step, steps_of
 
-__all__ = ["LAWS"]
+__all__ = ["LAWS", "Sum", "reach"]
 
 ALL = "all strides, scales and coordinates, all extents >= 1"
 
@@ -135,6 +137,42 @@ def _judge_tile(member: Sum, answer: Any) -> Labelled:
     return _judge_values(_expected(member, outer, inner, scale), found)
 
 
+def _run_any_inner(x: Any, member: Sum) -> Any:
+    inner = layout_of(x, *spelt(member.inner)) + x.unknown("a")
+    outer = TileLayout.parse(member.outer)
+    return outer, inner, attempt(inner.tile, outer, member.outer_shape, member.inner_shape)
+
+
+def _judge_any_inner(member: Sum, answer: Any) -> Labelled:
+    outer, inner, found = answer
+    return _judge_values(_expected(member, outer, inner, reach(table(inner))), found)
+
+
+def reach(values: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return max - min + 1 of the values on every axis, by comparing them one by one."""
+    found: dict[str, Any] = {}
+    for axis in {axis: None for value in values for axis in value}:
+        column = [value.get(axis, 0) for value in values]
+        low = high = column[0]
+        for x in column[1:]:
+            low, high = (x if x < low else low), (x if x > high else high)
+        found[axis] = high - low + 1
+    return found
+
+
+def _run_to(x: Any, member: Sum) -> Any:
+    inner = layout_of(x, *spelt(member.inner))
+    return inner, attempt(inner.tile_to, member.domain, member.inner_shape)
+
+
+def _judge_to(member: Sum, answer: Any) -> Labelled:
+    """Copy number o of the inner layout, counted in row-major order, lies W*o further on."""
+    inner, found = answer
+    near = table(inner)
+    scale = reach(near)
+    return _judge_values([_plus(near[i], {"m": scale.get("m", 1) * o}) for o, i in member.pairs()], found)
+
+
 def _run_part(x: Any, member: Sum) -> Any:
     """The left part of an unknown layout over the domain, given an unknown right part."""
     interleaved = [e for pair in zip(member.outer_shape, member.inner_shape, strict=True) for e in pair]
@@ -183,6 +221,14 @@ def _signless(layout: TileLayout) -> Any:
     return reach
 
 
+def _columns_first(extents: Any) -> Any:
+    """Copies counted with the first dimension fastest."""
+    return tuple(
+        Iter(it.extent, stride, it.axis)
+        for it, stride in zip(row_major(extents), [math.prod(extents[:k]) for k in range(len(extents))], strict=True)
+    )
+
+
 _OFFSET = Patch(_right_scaled, _offset_unscaled, tiling)
 _ORDER = Patch(_right_merge, _swapped, tiling)
 _SIGNS = Patch(tiling.spans, _signless)
@@ -220,6 +266,40 @@ def _laws() -> Iterator[Law]:
         run=_run_tile,
         judge=_judge_tile,
         mutants={"the outer offset not scaled": [_OFFSET], "the span of a negative stride taken negative": [_SIGNS]},
+    )  # fmt: skip
+    yield family(
+        "tiling.tile_any_inner",
+        "tile has the value Inner(y) + W * Outer(x) for every inner layout too, W = max - min + 1 of its values.",
+        scope="six outer layouts of fixed strides; inner lists to rank 3 on one and two axes, all strides and offsets",
+        members=[
+            Sum(outer, outer_shape, inner, inner_shape)
+            for outer, outer_shape in (
+                ("S[2:1]", (2, 1)), ("S[(2,2):(1,2)] + 3", (2, 2)), ("S[4:-1]", (1, 4)), ("S[2:1@laneid]", (2, 1)),
+                ("S[4:0]", (2, 2)), ("S[2:3@warpid]", (1, 2)),
+            )
+            for inner, inner_shape in (("2:m", (2, 1)), ("2x2:mm", (2, 2)), ("2x2x2:mlm", (4, 2)), ("2x3:ml", (6, 1)))
+        ],
+        run=_run_any_inner,
+        judge=_judge_any_inner,
+        mutants={"the span of a negative stride taken negative": [_SIGNS]},
+    )  # fmt: skip
+    yield family(
+        "tiling.tile_to",
+        "tile_to puts copy number o, counted in row-major order, W*o further on, W the span of the inner image.",
+        scope="inner lists to rank 3 on one and two axes, shapes of rank 1 to 3; all strides",
+        members=[
+            Sum("", outer_shape, inner, inner_shape)
+            for inner, outer_shape, inner_shape in (
+                ("3:m", (4,), (3,)), ("2x2:mm", (2, 3), (2, 2)), ("2x2x2:mlm", (2, 2), (4, 2)),
+                ("2x3:ml", (1, 4), (2, 3)), ("4:m", (2, 2, 2), (2, 1, 2)), ("2x2:ll", (3, 2), (2, 2)),
+            )
+        ],
+        run=_run_to,
+        judge=_judge_to,
+        mutants={
+            "copies in column-major order": [Patch(row_major, _columns_first)],
+            "copies one element apart": [Patch(tiling.spans, lambda layout: dict.fromkeys(layout.axes, 1))],
+        },
     )  # fmt: skip
     yield family(
         "tiling.direct_sum_left_of",
