@@ -27,7 +27,7 @@ from permute_oracle import (
 )
 
 from codegen_cuda.errors import PlanError
-from codegen_cuda.permute import FORMS, permute_layout, why_not
+from codegen_cuda.permute import FORMS, choose_plan, permute_layout, why_not
 from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.problem import Problem
 from codegen_cuda.permute.task import task_of
@@ -39,16 +39,9 @@ ORDERS = list(itertools.permutations(range(3)))
 WIDE = (4, 8, 16)
 
 
-def plan_of(request: Problem, form: str = "auto") -> Any:
-    """The plan that permute_layout would take."""
-    from codegen_cuda.permute import _choose
-
-    return _choose(request, form)
-
-
 def refused(request: Problem, form: str) -> PlanError | None:
     try:
-        plan_of(request, form)
+        choose_plan(request, form)
     except PlanError as error:
         return error
     return None
@@ -88,7 +81,7 @@ def check_all(
     """Plan and check; return cost over the bounds of each."""
     ratios = []
     for number, request in enumerate(requests):
-        plan = plan_of(request)
+        plan = choose_plan(request)
         *costs, read_bound, write_bound = check_plan(request, plan)
         where = f"{request.source} to {request.destination}, {request.width} bytes, {plan.form}"
         if at_bound:
@@ -151,7 +144,7 @@ def test_any_volume_is_planned_with_masks_in_whichever_round_they_fall(width):
     for volume in (1, 2, 3, 31, 32, 33, 63, 97, 255, 300):
         check_all([problem(strided((volume,), (1,)), strided((volume,), (-1,)), width)])
     request = turned((7, 11, 3), (2, 0, 1), width)
-    plan = plan_of(request, "table")
+    plan = choose_plan(request, "table")
     assert check_plan(request, plan)
 
 
@@ -185,12 +178,12 @@ def check_dimension_condition(request: Problem) -> bool:
     assert sides is not None
     n = request.size.bit_length() - 1
     torn = rank((*sides[0].inside(4), *sides[1].inside(4)))
-    plan = plan_of(request)
+    plan = choose_plan(request)
     check_plan(request, plan)
     whole = request.width << n
     if n - 5 < torn or whole < 128:
         return False
-    words = plan_of(request, "words")
+    words = choose_plan(request, "words")
     assert (words.read.wavefronts, words.write.wavefronts) == (whole // 128, whole // 128)
     assert plan.wavefronts == whole // 64
     return True
@@ -215,7 +208,7 @@ def test_linear_pairs_reach_bytes_over_128_exactly_under_the_dimension_condition
 )
 def test_torn_words_cost_no_more_than_is_known_to_be_possible(shape, order, width, most):
     request = turned(shape, order, width)
-    plan = plan_of(request)
+    plan = choose_plan(request)
     check_plan(request, plan)
     assert plan.wavefronts <= most
 
@@ -263,7 +256,7 @@ def narrow_ratios(count: int, width: int, report: Callable[[int], None] | None =
     found: dict[str, list[float]] = {}
     for number in range(count):
         request = turned(rng.choice(shapes), rng.choice(ORDERS[1:]), width)
-        plan = plan_of(request)
+        plan = choose_plan(request)
         *costs, read_bound, write_bound = check_plan(request, plan)
         found.setdefault(kind_of(request), []).append(sum(costs) / (read_bound + write_bound))
         if report is not None:
@@ -289,7 +282,7 @@ def test_narrow_elements_of_any_shape_cost_no_more_than_earlier_constructions(wi
 
 
 def test_the_clock_that_ended_a_search_is_named_in_the_plan():
-    plan = plan_of(turned((4, 9, 15), (1, 0, 2), 2), "words")
+    plan = choose_plan(turned((4, 9, 15), (1, 0, 2), 2), "words")
     assert plan.details["search"] in ("complete", "stopped by the clock")
 
 
@@ -297,7 +290,7 @@ def test_the_clock_that_ended_a_search_is_named_in_the_plan():
 
 
 def test_every_form_reports_its_cost_or_its_reason_next_to_the_bound():
-    plan = plan_of(turned((9, 15, 2), (2, 1, 0), 4))
+    plan = choose_plan(turned((9, 15, 2), (2, 1, 0), 4))
     assert [candidate.form for candidate in plan.candidates] == list(FORMS)
     for candidate in plan.candidates:
         assert (candidate.wavefronts is None) == bool(candidate.reason)
@@ -315,12 +308,12 @@ def test_a_pinned_form_is_taken_or_refused_with_its_own_rule(form):
             request = turned(shape, order, width)
             refusal = refused(request, form)
             assert refusal is None or refusal.facts["rule"] in (form, "volume", "form")
-            assert refusal is not None or plan_of(request, form).form == form
+            assert refusal is not None or choose_plan(request, form).form == form
 
 
 def test_an_unknown_form_is_refused_with_the_known_ones():
     with pytest.raises(PlanError, match="xor, rotation, gf2, table, vector, words"):
-        plan_of(turned((4, 32), (1, 0), 4), "zigzag")
+        choose_plan(turned((4, 32), (1, 0), 4), "zigzag")
 
 
 def test_elements_that_fit_no_registers_are_refused_at_every_width_and_a_block_of_warps_is_the_way_out():
@@ -349,7 +342,7 @@ def test_stages_that_a_swizzle_does_not_move_along_are_refused():
 def test_unequal_sides_each_pay_their_own_bound(width):
     """A dense side next to one with a full bank: the table pays for each what it must, not for both the worse."""
     request = problem(strided((96,), (1,)), strided((96,), (32,)), width)
-    plan = plan_of(request, "table")
+    plan = choose_plan(request, "table")
     read, write, read_bound, write_bound = check_plan(request, plan)
     assert (read, write) == (read_bound, write_bound)
     assert len(plan.slots) == -(-96 * width // 128 // max(1, width // 4))

@@ -24,7 +24,7 @@ from codegen_cuda.permute.vector import plan_vector
 from codegen_cuda.permute.words import plan_words
 from codegen_cuda.permute.xor import plan_xor
 
-__all__ = ["FORMS", "Operand", "permute_layout", "why_not"]
+__all__ = ["FORMS", "Operand", "choose_plan", "permute_layout", "why_not"]
 
 #: The forms a plan can take, in the order of preference at equal cost.
 FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
@@ -80,7 +80,7 @@ def permute_layout(
     """
     source, destination = (_operand(side, shape, region, dtype) for side in (src, dst))
     problem = pose(source, destination, scope=scope, in_place=in_place, max_registers=max_registers, warps=warps)
-    chosen = _choose(problem, plan)
+    chosen = choose_plan(problem, plan)
     name = kernel_name(problem, chosen.form)
     return Kernel(
         name=name,
@@ -117,8 +117,16 @@ def _operand(side: Layout | Operand, shape: Any, region: Any, dtype: Any) -> Ope
     )
 
 
-def _choose(problem: Problem, form: str) -> Plan:
-    """Plan with the named form, or with the cheapest of those that serve the problem."""
+def choose_plan(problem: Problem, form: str = "auto") -> Plan:
+    """Plan a posed request with the named form, or with the cheapest of those that serve it.
+
+    Args:
+        problem: what :func:`codegen_cuda.permute.problem.pose` made of a request.
+        form: ``"auto"`` or a form of :data:`FORMS`.
+
+    Raises:
+        PlanError: the form, or every form, refuses; ``facts["rule"]`` names the rule.
+    """
     if form != "auto":
         if form not in FORMS:
             raise PlanError(

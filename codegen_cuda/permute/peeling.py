@@ -59,6 +59,8 @@ class Flow:
 
     def _grow(self, side: int, bank: int, *, swap: bool) -> bool:
         """Take one more element of a bank, moving others out of the way along a path."""
+        if (self.total < self.lanes or not swap) and self._take(side, bank):
+            return True
         came: dict[tuple[int, int], tuple[int, int]] = {(side, bank): (-1, -1)}
         queue = [(side, bank)]
         for at in queue:
@@ -75,6 +77,19 @@ class Flow:
                     self._apply(side, step, came)
                     return True
                 queue.append(step)
+        return False
+
+    def _take(self, side: int, bank: int) -> bool:
+        """Take an element that nothing stands in the way of: the shortest path there is, and the most frequent."""
+        load, most = self.load[1 - side], self.most[1 - side]
+        for other, count in enumerate(self.room[side][bank]):
+            if count and load[other] < most:
+                self.total += 1
+                for s, mine, its in ((side, bank, other), (1 - side, other, bank)):
+                    self.load[s][mine] += 1
+                    self.room[s][mine][its] -= 1
+                    self.taken[s][mine][its] += 1
+                return True
         return False
 
     def _ends(self, side: int, step: tuple[int, int], *, swap: bool) -> bool:

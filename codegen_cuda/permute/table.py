@@ -66,6 +66,8 @@ def table_slots(task: Task, most_slots: int) -> Ints:
             rule="registers",
         )
     graph = _Graph(task, lanes)
+    # A wavefront moves one element of a lane, however many of narrow ones share a word.
+    least = sum(max(bound, fewest) for bound in task.bounds)
     best: tuple[tuple[int, int], Ints] | None = None
     for groups, peel in graph.attempts(fewest, most):
         slots = graph.schedule(groups, peel=peel)
@@ -75,7 +77,7 @@ def table_slots(task: Task, most_slots: int) -> Ints:
         cost = sum(measure(op, moves, task).wavefronts for op in ("ld.shared", "st.shared"))
         if best is None or (cost, len(slots)) < best[0]:
             best = (cost, len(slots)), slots
-        if cost == sum(task.bounds):
+        if cost == least:
             break
     assert best is not None
     return best[1]
@@ -138,26 +140,24 @@ class _Graph:
         """Take out the groups that visit full banks once more than the others do."""
         quotas = [divmod(degree, groups) for degree in self.degrees]
         caps = [[q + 1] * r + [q] * (groups - r) for q, r in quotas]
-        counts = [[0] * self.banks for _ in range(self.banks)]
+        counts = np.zeros((self.banks, self.banks), dtype=np.int64)
+        np.add.at(counts, self.ends, 1)
         stock: dict[tuple[int, int], list[int]] = {}
-        for e, (u, v) in enumerate(zip(*self.ends, strict=True)):
-            counts[u][v] += 1
-            stock.setdefault((u, v), []).append(e)
+        for e, pair in enumerate(zip(*self.ends, strict=True)):
+            stock.setdefault(pair, []).append(e)
         members, left = [], self.size
         rest = list(self.degrees)
         for g in range(max(r for _, r in quotas)):
             most = caps[0][g], caps[1][g]
             rest = [r - m for r, m in zip(rest, most, strict=True)]
-            sides = (counts, [list(column) for column in zip(*counts, strict=True)])
-            needs = tuple([max(0, sum(row) - r) for row in side] for side, r in zip(sides, rest, strict=True))
+            needs = [np.maximum(0, counts.sum(axis=1 - side) - r).tolist() for side, r in enumerate(rest)]
             least = max(0, left - (groups - g - 1) * self.lanes)
-            taken = Flow(counts, needs, most, self.lanes, least).run()  # type: ignore[arg-type]
-            if taken is None:
+            found = Flow(counts.tolist(), (needs[0], needs[1]), most, self.lanes, least).run()
+            if found is None:
                 return None
-            group = [
-                stock[u, v].pop() for u in range(self.banks) for v in range(self.banks) for _ in range(taken[u][v])
-            ]
-            counts = [[c - t for c, t in zip(*rows, strict=True)] for rows in zip(counts, taken, strict=True)]
+            taken = np.array(found)
+            group = [stock[u, v].pop() for u, v in np.argwhere(taken).tolist() for _ in range(found[u][v])]
+            counts -= taken
             members.append(group)
             left -= len(group)
         return members, sorted(e for edges in stock.values() for e in edges)
