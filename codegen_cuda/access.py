@@ -85,7 +85,7 @@ class Reference:
 
     def text(self) -> str:
         """Return the spelling in C."""
-        return f"&{self.data.base(self.dtype)}[{checked_text(self.offset)}]"
+        return f"&{self.data.base(self.dtype)}[{checked_text(self.offset, bare=True)}]"
 
     def __str__(self) -> str:
         return self.text()

@@ -241,7 +241,8 @@ def _passed(param: Buffer | ScalarParam | Name, given: Any) -> Whole | Value:
         if low < param.low or high > param.high:
             raise PlanError(f"{param.name} lies in [{param.low}, {param.high}], and {index} in [{low}, {high}]")
         return Index(index)
-    if not isinstance(given, Buffer) or (given.dtype, given.scope) != (param.dtype, param.scope):
+    same = isinstance(given, Buffer) and given.scope.partition(".")[0] == param.scope.partition(".")[0]
+    if not same or given.dtype != param.dtype:
         raise PlanError(f"{param.name} is a buffer of {param.dtype} in scope {param.scope}, not {given}")
     if given.data.align % param.data.align or not (given.elem_offset * given.dtype.bytes).is_multiple_of(
         param.data.align

@@ -282,12 +282,12 @@ class Element(Value):
         address = self.coord[0] + buffer.elem_offset if self.placed else buffer.address(*self.coord)
         base = buffer.data.base(buffer.dtype)
         if buffer.dtype.carrier:
-            return f"{base}[{checked_text(address)}]"
+            return f"{base}[{checked_text(address, bare=True)}]"
         bits = address * buffer.dtype.bits
         if 8 % buffer.dtype.bits:
             raise PlanError(f"{buffer.name}: an element of {buffer.dtype} may straddle two bytes; use vload")
         shift, mask = bits % 8, (1 << buffer.dtype.bits) - 1
-        moved = f"{base}[{checked_text(bits // 8)}]"
+        moved = f"{base}[{checked_text(bits // 8, bare=True)}]"
         if shift != _ORIGIN:
             moved += f" >> {shift.text(nested=bool(shift.terms))}"
         return f"({moved} & {mask})"

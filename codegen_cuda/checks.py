@@ -61,8 +61,8 @@ def check(body: Body) -> None:
     if len(names) < len(body.params):
         raise PlanError(f"{body.name}: two parameters share a name", names=tuple(sorted(names)))
     functions = functions_of(body)
-    outside = {*_BUILTIN, *(table.buffer.data.name for table in body.tables)}
-    for name in (body.name, *names, *(table.buffer.data.name for table in body.tables)):
+    outside = {*_BUILTIN, *(table.name for table in body.tables)}
+    for name in (body.name, *names, *(table.name for table in body.tables)):
         _check_identifier(name)
     _check_names(body.statements, names | outside)
     for function in functions:

@@ -25,6 +25,7 @@ LAUNCH_SHAPE = """\
 #endif
 """
 _INDENT = "    "
+_LINE = 120
 
 
 def emit(body: Body) -> str:
@@ -44,14 +45,25 @@ def emit(body: Body) -> str:
     """
     check(body)
     writes = written(body.statements)
-    params = ", ".join(_parameter(p, writes) for p in body.params)
+    head = f'extern "C" __global__ void LAUNCH_SHAPE({body.threads})'
+    params = [_parameter(p, writes) for p in body.params]
     parts = [
         *(["".join(f"// {line}\n" for line in body.comment)] if body.comment else []),
         *(table.text() for table in body.tables),
         *(emit_function(f) if isinstance(f, Function) else f.rstrip() + "\n" for f in functions_of(body)),
-        f'{LAUNCH_SHAPE}extern "C" __global__ void LAUNCH_SHAPE({body.threads}) {body.name}({params}) {{',
+        LAUNCH_SHAPE + _signature(head, body.name, params),
     ]
     return "\n".join([*parts, *_block(body.statements, 1, writes), "}"]) + "\n"
+
+
+def _signature(head: str, name: str, params: Sequence[str]) -> str:
+    """Spell the first line of a function, or the first few where it is long."""
+    listed = f"{name}({', '.join(params)}) {{"
+    if len(head) + 1 + len(listed) <= _LINE:
+        return f"{head} {listed}"
+    if len(listed) > _LINE:
+        listed = f"{name}(\n{_INDENT}" + f",\n{_INDENT}".join(params) + ") {"
+    return f"{head}\n{listed}"
 
 
 def _parameter(param: Buffer | ScalarParam, writes: frozenset[str]) -> str:
@@ -64,8 +76,8 @@ def _parameter(param: Buffer | ScalarParam, writes: frozenset[str]) -> str:
 def emit_function(function: Function) -> str:
     """Return the CUDA source of a device function."""
     writes = written(function.statements)
-    params = ", ".join(_argument(param, writes) for param in function.params)
-    head = f"__device__ __forceinline__ void {function.name}({params}) {{"
+    params = [_argument(param, writes) for param in function.params]
+    head = _signature("__device__ __forceinline__ void", function.name, params)
     return "\n".join([head, *_block(function.statements, 1, writes), "}"]) + "\n"
 
 

@@ -309,10 +309,22 @@ class Expr:
             raise RangeError(f"{self} ^ {other} may be negative, and has no bound then")
         if not mine & theirs:
             return self + other
-        reach = (1 << max(mine, theirs).bit_length()) - 1
-        return Expr(0, ((Atom("^", "", self, 0, 0, reach, other=other), 1),))
+        return self.exclusive(other)
 
     __rxor__ = __xor__
+
+    def exclusive(self, other: Expr) -> Expr:
+        """Bitwise exclusive or of non-negative numbers; kept as written even where no bits meet.
+
+        >>> x = Expr.var("x", 0, 3)
+        >>> print((x * 4).exclusive(x))
+        ((x * 4) ^ x)
+        """
+        mine, theirs = self.possible_bits(), other.possible_bits()
+        if mine < 0 or theirs < 0:
+            raise RangeError(f"{self} ^ {other} may be negative, and has no bound then")
+        reach = (1 << max(mine, theirs).bit_length()) - 1
+        return Expr(0, ((Atom("^", "", self, 0, 0, reach, other=other), 1),))
 
     def __and__(self, mask: int) -> Expr:
         """Bitwise and; kept as written even where the range makes it redundant."""
@@ -402,6 +414,15 @@ class Expr:
                 right = atom.constant if atom.other is None else atom.other.evaluate(values)
                 total += c * _OPS[atom.op](atom.operand.evaluate(values), right)
         return total
+
+    def bare(self) -> str:
+        """Print as C where nothing stands beside it: without the parentheses of a single operation.
+
+        >>> (Expr.var("i", 0, 31) >> 2).bare()
+        'i >> 2'
+        """
+        single = self._single()
+        return self.text() if single is None or single.operand is None else single.text()[1:-1]
 
     def text(self, *, nested: bool = False) -> str:
         """Print as C; ``nested`` puts parentheses around anything but a single atom."""

@@ -18,7 +18,7 @@ def spell(statement: Statement, writes: frozenset[str] = frozenset()) -> str:
         case Store(target, value):
             return f"{target} = {value};"
         case Let(name, value):
-            shown = checked_text(value) if isinstance(value, Expr) else value.text()
+            shown = checked_text(value, bare=True) if isinstance(value, Expr) else value.text()
             return f"const {_kind(value)} {name} = {shown};"
         case LetPointer(pointer, source, offset):
             kind = c_type(pointer.dtype)

@@ -100,10 +100,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Value):
-    """A number of an element type."""
+    """A number of an element type, in so many hexadecimal ``digits`` where it stands for bits."""
 
     number: int | float
     kind: Dtype
+    digits: int = 0
 
     @property
     def type(self) -> Dtype:
@@ -113,7 +114,8 @@ class Literal(Value):
         if self.kind.kind == "float":
             return repr(float(self.number)) + ("f" if self.kind.bits == 32 else "")
         suffix = ("u" if self.kind.kind == "uint" else "") + ("LL" if self.kind.bits == 64 else "")
-        return f"{self.number}{suffix}" if self.number >= 0 else f"({self.number}{suffix})"
+        shown = f"{self.number:#0{self.digits + 2}x}" if self.digits else str(self.number)
+        return f"{shown}{suffix}" if self.number >= 0 else f"({shown}{suffix})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +337,12 @@ def as_value(x: Any, wanted: Dtype) -> Value:
     raise PlanError(f"{x!r} is no value of {wanted}", value=x)
 
 
-def checked_text(expr: Expr, *, nested: bool = False) -> str:
+def checked_text(expr: Expr, *, nested: bool = False, bare: bool = False) -> str:
     """Return the spelling of an index that C computes in ``int``.
+
+    Args:
+        nested: in parentheses, unless a single atom; it stands beside an operator.
+        bare: without parentheses even then; it stands alone.
 
     Raises:
         PlanError: it may leave 32 bits.
@@ -345,7 +351,7 @@ def checked_text(expr: Expr, *, nested: bool = False) -> str:
         low, high = expr.bounds()
         if low < _INT32[0] or high > _INT32[1]:
             raise PlanError(f"index {expr} reaches [{low}, {high}], beyond int; split the buffer", low=low, high=high)
-    return expr.text(nested=nested)
+    return expr.bare() if bare else expr.text(nested=nested)
 
 
 def _op(symbol: str, left: Value | None, right: Any) -> Value:
@@ -377,4 +383,8 @@ def _nested(value: Value, level: int) -> str:
 
 
 def _side(side: Expr | Value) -> str:
-    return checked_text(side) if isinstance(side, Expr) else side.text()
+    if isinstance(side, Value):
+        return side.text()
+    if not side.terms and _INT32[1] < side.const < 1 << 32:  # compared with unsigned numbers
+        return f"{side.const}u"
+    return checked_text(side)

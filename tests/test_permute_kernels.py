@@ -164,7 +164,7 @@ def test_narrow_elements_share_registers_where_there_would_be_too_many():
     rows, columns = dense((96, 60), (0, 1)), dense((96, 60), (1, 0))
     kernel = permute_layout(rows, columns, dtype="u8", plan="table")
     assert kernel.plan.registers == 45
-    assert "unsigned regs[45]" in kernel.source
+    assert "unsigned int regs[45]" in kernel.source
     data, got = run_in_the_interpreter(kernel)
     assert (got == data.reshape(96, 60).T.reshape(-1)).all()
 

@@ -20,6 +20,7 @@ __all__ = [
     "require_plain",
     "slot_variable",
     "stage_terms",
+    "warp_variable",
 ]
 
 
@@ -28,11 +29,14 @@ def lane_variable() -> Expr:
     return Expr.var("lane", 0, 31)
 
 
+def warp_variable(problem: Problem) -> Expr:
+    """Return the warp as an expression; 0 where there is only one."""
+    return Expr.of(0) if problem.warps == 1 else Expr.var("warp", 0, problem.warps - 1)
+
+
 def slot_variable(problem: Problem, register: int) -> Expr:
     """Return the slot that a register stands for: itself, or one per warp."""
-    if problem.warps == 1:
-        return Expr.of(register)
-    return Expr.var("warp", 0, problem.warps - 1) + register * problem.warps
+    return warp_variable(problem) + register * problem.warps
 
 
 def require_plain(problem: Problem, form: str) -> None:

@@ -12,28 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_cuda.permute.bodies import Body, linear_text, offset_text, stage_shift
+from codegen_cuda.access import word_type
+from codegen_cuda.body import Statement, Store, let
+from codegen_cuda.buffers import Buffer, alloc
+from codegen_cuda.expr import Expr
+from codegen_cuda.permute.address import lane_variable, warp_variable
+from codegen_cuda.permute.bodies import Phases, Sides, guarded, linear_expr, offset, stage_shift, word_pointer
 from codegen_cuda.permute.gf2 import operations, split_address
 from codegen_cuda.permute.linear import Blocks, LinearSide, apply, choose_blocks, images
 from codegen_cuda.permute.plan import LANES, Plan, list_plan
 from codegen_cuda.permute.problem import Layout, Problem
 from codegen_cuda.permute.selectors import Selectors
 from codegen_cuda.permute.task import Ints, Task, group_lanes
+from codegen_cuda.values import Literal, Name, Value, all_of, compare
+from codegen_cuda.words import byte_perm, cast, field, record
 from layoutalg.subspaces import Span, rank
 
-__all__ = ["block_body", "carrier", "plan_blocks"]
-
-#: C type that moves so many bytes.
-_CARRIERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
-
-
-def carrier(width: int) -> str:
-    """Return the C type that moves so many bytes.
-
-    >>> carrier(16)
-    'uint4'
-    """
-    return _CARRIERS[width]
+__all__ = ["block_body", "plan_blocks"]
 
 
 def plan_blocks(
@@ -246,63 +241,90 @@ def _quotient_basis(space: tuple[int, ...], part: tuple[int, ...]) -> list[int]:
     return [vector for vector in space if span.add(vector)]
 
 
-def block_body(problem: Problem, plan: Plan, task: Task, sides: tuple[LinearSide, LinearSide]) -> Body:
-    """Return the code of a plan of :func:`plan_blocks`."""
+def block_body(
+    problem: Problem, plan: Plan, task: Task, sides: tuple[LinearSide, LinearSide], buffers: Sides
+) -> Phases:
+    """Return the statements of a plan of :func:`plan_blocks`."""
     read, write = plan.details["read_bytes"], plan.details["write_bytes"]
     blocks = choose_blocks(task, sides, read, write, warps=problem.warps)
     assert blocks is not None
     network = _Network(blocks, sides, task.width)
-    guard = f"if (lane < {1 << len(blocks.lanes)}) " if len(blocks.lanes) < 5 else ""
-    selectors = Selectors(len(blocks.lanes))
-    setup, texts = [], []
-    for side, variable, linear, layout, pointer, kind in zip(
+    guard = all_of(compare(lane_variable(), "<", 1 << len(blocks.lanes)))
+    setup: list[Statement] = []
+    views, places = [], []
+    for side, names, linear, layout, buffer, size in zip(
         _SIDES,
-        ("from", "to"),
+        (("in", "from"), ("out", "to")),
         sides,
         (problem.source, problem.destination),
-        ("const {0}* in = reinterpret_cast<const {0}*>(src);", "{0}* out = reinterpret_cast<{0}*>(dst);"),
-        (carrier(read), carrier(write)),
+        buffers,
+        (read, write),
         strict=True,
     ):
-        size = read if side == "source" else write
-        setup.append(pointer.format(kind))
-        setup.append(f"const int {variable} = {_lane_text(blocks, linear, size)};")
-        texts.append(_offsets(blocks, linear, side, layout, problem, size, variable))
-    # Idle lanes take part in the sorting of bytes, so their registers hold something.
-    start = " = {}" if guard else ""
-    setup.append(f"{carrier(read)} {', '.join(f'r{i}{start}' for i in range(len(texts[0])))};")
-    reads = [f"{guard}r{i} = in[{text}];" for i, text in enumerate(texts[0])]
+        pointer, view = word_pointer(names[0], word_type(size), buffer)
+        base = let(names[1], _lane_part(problem, blocks, linear, size))
+        setup += [pointer, base]
+        views.append(view)
+        places.append(_offsets(blocks, linear, side, layout, problem, size, base.var))
+    regs = alloc("regs", (len(places[0]),), word_type(read), scope="local", pointer="regs")
+    setup.append(regs)
+    if guard.decide() is None:  # idle lanes take part in the sorting of bytes, so their registers hold something
+        setup += [Store(register, _zero(read)) for register in map(regs.__getitem__, range(len(places[0])))]
+    selectors = Selectors(len(blocks.lanes))
     steps = [
-        f"const unsigned {s.name} = __byte_perm({s.inputs[0]}, {s.inputs[-1]}, {selectors.text(s.selectors)});"
+        let(s.name, byte_perm(_word(regs, s.inputs[0]), _word(regs, s.inputs[-1]), selectors.value(s.selectors)))
         for s in network.steps
     ]
+    reads = [(guard, Store(regs[i], views[0].at(place))) for i, place in enumerate(places[0])]
     writes = [
-        f"{guard}out[{text}] = {_value(read, write, [network.words[j, q] for q in range(max(1, write // 4))])};"
-        for j, text in enumerate(texts[1])
+        (
+            guard,
+            Store(views[1].at(place), _value(regs, write, [network.words[j, q] for q in range(max(1, write // 4))])),
+        )
+        for j, place in enumerate(places[1])
     ]
-    return Body(setup=(*setup,), reads=tuple(reads), between=(*selectors.setup(), *steps), writes=tuple(writes))
+    return Phases((), tuple(setup), guarded(reads), (*selectors.setup(), *steps), guarded(writes))
 
 
-def _value(read: int, width: int, words: list[str]) -> str:
-    """Spell what is written from its words; whole registers as they are."""
+def _zero(width: int) -> Value:
+    words = [Literal(0, word_type(4))] * (width // 4)
+    return record(*words) if words else Literal(0, word_type(width))
+
+
+def _word(regs: Buffer, name: str) -> Value:
+    """Return what a name of the network stands for: a word of a register, or a word that was made."""
+    number, _, part = name.partition(".")
+    if number[0] != "r":
+        return Name(name, word_type(4))
+    register = regs[int(number[1:])]
+    return field(register, "xyzw".index(part)) if part else cast("uint32", register)
+
+
+def _value(regs: Buffer, width: int, words: list[str]) -> Value:
+    """Return what is written, from its words; whole registers as they are."""
     if width <= 4:
-        return words[0] if width == 4 else f"({carrier(width)})({words[0]})"
+        return cast(word_type(width), _word(regs, words[0]))
     whole = {word.split(".")[0] for word in words}
-    if read == width and len(whole) == 1 and [w.partition(".")[2] for w in words] == list("xyzw"[: len(words)]):
-        return whole.pop()
-    return f"{carrier(width)}{{{', '.join(words)}}}"
+    if (
+        regs.dtype.bytes == width
+        and len(whole) == 1
+        and [w.partition(".")[2] for w in words] == list("xyzw"[: len(words)])
+    ):
+        element: Value = regs[int(whole.pop()[1:])]
+        return element
+    return record(*(_word(regs, word) for word in words))
 
 
-def _lane_text(blocks: Blocks, linear: LinearSide, size: int) -> str:
+def _lane_part(problem: Problem, blocks: Blocks, linear: LinearSide, size: int) -> Expr:
     lane, warp = ([apply(linear.columns, v) // size for v in vectors] for vectors in (blocks.lanes, blocks.warps))
-    return linear_text([("lane", lane), ("warp", warp)])
+    return linear_expr([(lane_variable(), lane), (warp_variable(problem), warp)])
 
 
 def _offsets(
-    blocks: Blocks, linear: LinearSide, side: str, layout: Layout, problem: Problem, size: int, variable: str
-) -> list[str]:
-    """Spell the index of every instruction in units of its width."""
+    blocks: Blocks, linear: LinearSide, side: str, layout: Layout, problem: Problem, size: int, variable: Expr
+) -> list[Expr]:
+    """Return the index of every instruction in units of its width."""
     move = stage_shift(layout, problem)
     scaled = move * problem.width // size + linear.origin // size
     parts = split_address(blocks, linear, side)[1]
-    return [offset_text(variable, x // size, scaled + immediate // size) for x, immediate in parts]
+    return [offset(variable, x // size, scaled + immediate // size) for x, immediate in parts]

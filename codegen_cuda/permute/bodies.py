@@ -1,18 +1,22 @@
-"""Device code of the forms that go slot by slot: xor, rotation, gf2 and table.
+"""Statements of the forms that go slot by slot: xor, rotation, gf2 and table.
 
-A body is lines of C for both phases; :mod:`codegen_cuda.permute.emit` puts the barriers and the function around them.
+:class:`Phases` holds both phases; :mod:`codegen_cuda.permute.emit` puts the barriers and the function around them.
 Everything is straight-line: one load and one store per register, addresses from the lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
+from codegen_cuda.access import Pointer, word_type
+from codegen_cuda.body import If, LetPointer, Statement, Store, let, let_pointer
+from codegen_cuda.buffers import Buffer, alloc, declare
 from codegen_cuda.expr import Expr
-from codegen_cuda.permute.address import address, stage_terms
+from codegen_cuda.permute.address import address, lane_variable, stage_terms, warp_variable
 from codegen_cuda.permute.gf2 import gf2_slots, split_address
 from codegen_cuda.permute.linear import apply
 from codegen_cuda.permute.plan import LANES, Plan
@@ -20,171 +24,223 @@ from codegen_cuda.permute.problem import Layout, Problem
 from codegen_cuda.permute.rotation import rotation_order, rotation_positions
 from codegen_cuda.permute.task import Ints, task_of
 from codegen_cuda.permute.xor import xor_elements
+from codegen_cuda.tables import Table
+from codegen_cuda.values import Combination, Value, all_of, as_index, compare
+from codegen_cuda.words import cast, field
+from layoutalg.hardware.dtypes import Dtype, dtype
 
-__all__ = ["Body", "linear_text", "moved_type", "offset_text", "slot_body", "stage_shift"]
+__all__ = [
+    "Phases",
+    "Sides",
+    "Slot",
+    "guarded",
+    "linear_expr",
+    "moved_dtype",
+    "moved_type",
+    "offset",
+    "slot_body",
+    "stage_shift",
+    "word_pointer",
+]
 
 _IDLE = 0xFFFFFFFF
 _HALF = 0xFFFF
+_WORD = dtype("uint32")
+
+#: The source and the destination in shared memory, as buffers of one element type.
+Sides: TypeAlias = tuple[Buffer, Buffer]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """What a form contributes to the source text.
+class Phases:
+    """What a form contributes to the kernel.
 
     Args:
-        declarations: lines at file scope: tables.
-        setup: lines before the read phase.
+        tables: numbers that it looks up.
+        setup: statements before the read phase.
         reads: the read phase.
         between: work on registers after the barrier.
         writes: the write phase.
     """
 
-    declarations: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    between: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    setup: tuple[Statement, ...] = ()
+    reads: tuple[Statement, ...] = ()
+    between: tuple[Statement, ...] = ()
+    writes: tuple[Statement, ...] = ()
 
 
-#: Per register: guard, source index, destination index.
-_Slot = tuple[str, str, str]
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one register carries: where from and where to, in elements, and which lanes take part."""
+
+    guard: Combination
+    source: Expr
+    target: Expr
 
 
-def slot_body(problem: Problem, plan: Plan, name: str) -> Body:
-    """Return the body of a plan that goes slot by slot."""
-    make: dict[str, Callable[[Problem, Plan, str], tuple[Sequence[str], Sequence[str], Sequence[_Slot]]]] = {
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """Everything that a form says about its slots."""
+
+    slots: tuple[Slot, ...]
+    setup: tuple[Statement, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def slot_body(problem: Problem, plan: Plan, name: str, sides: Sides) -> Phases:
+    """Return the statements of a plan that goes slot by slot, between two buffers of its elements."""
+    make: dict[str, Callable[[Problem, Plan, str], _Schedule]] = {
         "xor": _xor,
         "rotation": _rotation,
         "gf2": _gf2,
         "table": _table,
     }
-    declarations, setup, slots = make[plan.form](problem, plan, name)
-    if problem.width < 4 and plan.registers < len(slots):
-        return _joined(problem, declarations, setup, slots)
-    return Body(
-        declarations=tuple(declarations),
-        setup=(*setup, f"{moved_type(problem)} regs[{len(slots)}];"),
-        reads=tuple(f"{guard}regs[{r}] = src[{source}];" for r, (guard, source, _) in enumerate(slots)),
-        writes=tuple(f"{guard}dst[{target}] = regs[{r}];" for r, (guard, _, target) in enumerate(slots)),
+    schedule = make[plan.form](problem, plan, name)
+    if problem.width < 4 and plan.registers < len(schedule.slots):
+        return _joined(problem, schedule, sides)
+    source, target = sides
+    regs = alloc("regs", (len(schedule.slots),), source.dtype, scope="local", pointer="regs")
+    numbered = list(enumerate(schedule.slots))
+    return Phases(
+        tables=schedule.tables,
+        setup=(*schedule.setup, regs),
+        reads=guarded((slot.guard, Store(regs[r], source.at(slot.source))) for r, slot in numbered),
+        writes=guarded((slot.guard, Store(target.at(slot.target), regs[r])) for r, slot in numbered),
     )
+
+
+def guarded(stores: Iterable[tuple[Combination, Store]]) -> tuple[Statement, ...]:
+    """Put each store under its guard, where it needs one."""
+    return tuple(store if guard.decide() else If(guard, (store,)) for guard, store in stores)
+
+
+def moved_dtype(problem: Problem) -> Dtype:
+    """Return the type that carries an element; one that keeps any bits."""
+    return word_type(1) if problem.dtype.kind == "bool" else problem.dtype
 
 
 def moved_type(problem: Problem) -> str:
-    """Return the C type that carries an element; one that keeps any bits."""
-    return "unsigned char" if problem.dtype.kind == "bool" else problem.dtype.c_type
+    """Return how C spells :func:`moved_dtype`."""
+    return moved_dtype(problem).c_type
 
 
-def _joined(problem: Problem, declarations: Sequence[str], setup: Sequence[str], slots: Sequence[_Slot]) -> Body:
+def word_pointer(name: str, kind: Dtype, buffer: Buffer, byte_offset: int | Expr = 0) -> tuple[LetPointer, Buffer]:
+    """Bind a pointer of another type to a buffer's storage, and return a buffer over it."""
+    origin = buffer.data if buffer.data.align % kind.bytes == 0 else _aligned(buffer.data, kind.bytes)
+    binding = let_pointer(name, kind, origin, byte_offset=byte_offset)
+    return binding, declare(name, (1,), kind, data=binding.pointer)
+
+
+def _aligned(pointer: Pointer, align: int) -> Pointer:
+    return Pointer(pointer.name, pointer.dtype, pointer.scope, align, pointer.size)
+
+
+def _joined(problem: Problem, schedule: _Schedule, sides: Sides) -> Phases:
     """Keep several narrow elements in one register, where there would be too many registers."""
-    kind, bits = f"unsigned {'char' if problem.width == 1 else 'short'}", 8 * problem.width
+    kind, bits = word_type(problem.width), 8 * problem.width
     per = 32 // bits
-    reads, writes = [], []
-    for r, (guard, source, target) in enumerate(slots):
-        word, place = divmod(r, per)
-        shift = f" << {bits * place}" if place else ""
-        reads.append(f"{guard}regs[{word}] |= (unsigned)in[{source}]{shift};")
-        writes.append(f"{guard}out[{target}] = ({kind})(regs[{word}]{shift.replace('<<', '>>')});")
-    pointers = (
-        f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
-        f"{kind}* out = reinterpret_cast<{kind}*>(dst);",
+    count = -(-len(schedule.slots) // per)
+    (bind_in, source), (bind_out, target) = (
+        word_pointer(name, kind, side) for name, side in zip(("in", "out"), sides, strict=True)
     )
-    zero = f"unsigned regs[{-(-len(slots) // per)}] = {{}};"
-    return Body(tuple(declarations), (*pointers, *setup, zero), tuple(reads), (), tuple(writes))
+    regs = alloc("regs", (count,), _WORD, scope="local", pointer="regs")
+    reads, writes = [], []
+    for r, slot in enumerate(schedule.slots):
+        word, place = divmod(r, per)
+        element, held = cast(_WORD, source.at(slot.source)), regs[word]
+        reads.append((slot.guard, Store(held, held | (element << bits * place if place else element))))
+        value = cast(kind, held >> bits * place if place else held)
+        writes.append((slot.guard, Store(target.at(slot.target), value)))
+    zero = [Store(regs[k], 0) for k in range(count)]
+    setup = (bind_in, bind_out, *schedule.setup, regs, *zero)
+    return Phases(schedule.tables, setup, guarded(reads), (), guarded(writes))
 
 
 def _registers(problem: Problem, plan: Plan) -> int:
     return -(-len(plan.slots) // problem.warps)
 
 
-def _xor(problem: Problem, plan: Plan, _: str) -> tuple[Sequence[str], Sequence[str], Sequence[_Slot]]:
+def _xor(problem: Problem, plan: Plan, _: str) -> _Schedule:
     element = xor_elements(problem, dict(plan.details))
-    return (
-        (),
-        (),
-        [_spelled("", problem.source, problem.destination, element(r)) for r in range(_registers(problem, plan))],
-    )
+    count = _registers(problem, plan)
+    return _Schedule(tuple(_slot(problem.source, problem.destination, element(r)) for r in range(count)))
 
 
-def _rotation(problem: Problem, plan: Plan, _: str) -> tuple[Sequence[str], Sequence[str], Sequence[_Slot]]:
+def _rotation(problem: Problem, plan: Plan, _: str) -> _Schedule:
     details = dict(plan.details)
     order, position = rotation_order(problem, details), rotation_positions(problem, details)
     slots = []
     for r in range(_registers(problem, plan)):
-        at = position(r)
-        guards = [f"{at} < {problem.size}"] if at.bounds()[1] >= problem.size else []
-        if (r + 1) * problem.warps > len(plan.slots):
-            guards.insert(0, f"{r * problem.warps} + warp < {len(plan.slots)}")
-        guard = f"if ({' && '.join(guards)}) " if guards else ""
-        slots.append(_spelled(guard, order.source, order.destination, at))
-    return (), (), slots
+        at, first = position(r), r * problem.warps
+        guard = all_of(compare(warp_variable(problem) + first, "<", len(plan.slots)), compare(at, "<", problem.size))
+        slots.append(_slot(order.source, order.destination, at, guard))
+    return _Schedule(tuple(slots))
 
 
-def _spelled(guard: str, source: Layout, destination: Layout, element: Expr) -> _Slot:
-    return guard, str(address(source, element)), str(address(destination, element))
+def _slot(source: Layout, destination: Layout, element: Expr, guard: Combination | None = None) -> Slot:
+    return Slot(guard or all_of(), address(source, element), address(destination, element))
 
 
-def _gf2(problem: Problem, _: Plan, name: str) -> tuple[Sequence[str], Sequence[str], Sequence[_Slot]]:
+def _gf2(problem: Problem, _: Plan, name: str) -> _Schedule:
     task, width = task_of(problem), problem.width
     found = gf2_slots(task, problem.warps)
     assert found is not None, name
     blocks, sides = found[1:]
-    guard = f"if (lane < {1 << len(blocks.lanes)}) " if len(blocks.lanes) < 5 else ""
-    setup: list[str] = []
-    texts: list[list[str]] = []
+    guard = all_of(compare(lane_variable(), "<", 1 << len(blocks.lanes)))
+    setup: list[Statement] = []
+    places: list[list[Expr]] = []
     for side, variable, linear, layout in zip(
         ("source", "destination"), ("from", "to"), sides, (problem.source, problem.destination), strict=True
     ):
         parts = split_address(blocks, linear, side)[1]
         lane, warp = ([apply(linear.columns, v) // width for v in vectors] for vectors in (blocks.lanes, blocks.warps))
-        setup.append(f"const int {variable} = {linear_text([('lane', lane), ('warp', warp)])};")
+        base = let(variable, linear_expr([(lane_variable(), lane), (warp_variable(problem), warp)]))
+        setup.append(base)
         start = stage_shift(layout, problem) + linear.origin // width
-        texts.append([offset_text(variable, x // width, start + immediate // width) for x, immediate in parts])
-    return (), setup, [(guard, source, target) for source, target in zip(*texts, strict=True)]
+        places.append([offset(base.var, x // width, start + immediate // width) for x, immediate in parts])
+    slots = (Slot(guard, source, target) for source, target in zip(*places, strict=True))
+    return _Schedule(tuple(slots), tuple(setup))
 
 
-def offset_text(variable: str, flip: int, rest: Expr) -> str:
-    """Spell ``(p ^ flip) + rest``.
+def offset(variable: Expr, flip: int, rest: Expr) -> Expr:
+    """Return ``(p ^ flip) + rest``.
 
-    >>> offset_text("p", 0, Expr.of(0)), offset_text("p", 3, Expr.of(0)), offset_text("p", 3, Expr.of(-4))
-    ('p', 'p ^ 3', '(p ^ 3) - 4')
+    >>> p = Expr.var("p", 0, 7)
+    >>> print(offset(p, 0, Expr.of(0)), offset(p, 3, Expr.of(0)), offset(p, 3, Expr.of(-4)), sep=", ")
+    p, (3 ^ p), (3 ^ p) - 4
     """
-    if rest == Expr.of(0):
-        return f"{variable} ^ {flip}" if flip else variable
-    text = str(rest)
-    return (f"({variable} ^ {flip})" if flip else variable) + (f" - {text[1:]}" if text[0] == "-" else f" + {text}")
+    return (variable ^ flip if flip else variable) + rest
 
 
-def linear_text(parts: Sequence[tuple[str, Sequence[int]]]) -> str:
-    """Spell a linear map of the bits of some variables: bits that move by one distance are masked and shifted together.
+def linear_expr(parts: Sequence[tuple[Expr, Sequence[int]]]) -> Expr:
+    """Return a linear map of the bits of some variables; bits that move by one distance are shifted together.
 
     Args:
-        parts: per variable its name and the image of each of its bits.
+        parts: per variable the image of each of its bits.
 
-    >>> linear_text([("lane", [4, 8, 16, 1, 2])])
-    '((lane & 7) << 2) ^ ((lane & 24) >> 3)'
-    >>> linear_text([("lane", [3, 0, 0, 0, 0])])
-    '((lane & 1) << 1) ^ (lane & 1)'
+    >>> lane = lane_variable()
+    >>> print(linear_expr([(lane, [4, 8, 16, 1, 2])]))
+    (((lane & 7) * 4) ^ ((lane & 24) >> 3))
+    >>> print(linear_expr([(lane, [3, 1, 0, 0, 0])]))
+    ((((lane & 1) * 2) ^ (lane & 1)) ^ ((lane & 2) >> 1))
     """
-    terms: list[str] = []
-    for name, images in parts:
+    total = Expr.of(0)
+    for variable, vectors in parts:
         moves: dict[int, int] = {}
-        for bit, image in enumerate(images):
+        for bit, image in enumerate(vectors):
             for target in range(image.bit_length()):
                 if image >> target & 1:
                     moves[target - bit] = moves.get(target - bit, 0) | 1 << bit
-        everything = (1 << len(images)) - 1
+        everything = (1 << len(vectors)) - 1
         for distance, mask in sorted(moves.items(), reverse=True):
-            part = name if mask == everything else f"{name} & {mask}"
-            if distance:
-                part = f"({part})" if mask != everything else part
-                part += f" << {distance}" if distance > 0 else f" >> {-distance}"
-            terms.append(part)
-    if len(terms) < 2:
-        return terms[0] if terms else "0"
-    return " ^ ".join(term if term.isidentifier() else f"({term})" for term in terms)
+            part = variable if mask == everything else variable & mask
+            part = part << distance if distance > 0 else part >> -distance
+            total = total.exclusive(part) if total.terms else part
+    return total
 
 
-def _table(problem: Problem, plan: Plan, name: str) -> tuple[Sequence[str], Sequence[str], Sequence[_Slot]]:
+def _table(problem: Problem, plan: Plan, name: str) -> _Schedule:
     task, warps = task_of(problem), problem.warps
     slots = plan.table()
     registers = _registers(problem, plan)
@@ -198,7 +254,7 @@ def _table(problem: Problem, plan: Plan, name: str) -> tuple[Sequence[str], Sequ
         stage_shift(layout, problem) + low
         for layout, low in zip((problem.source, problem.destination), lows, strict=True)
     ]
-    return _table_text(name, offsets[0], offsets[1], starts, warps=warps)
+    return _looked_up(problem, name, offsets[0], offsets[1], starts)
 
 
 def stage_shift(layout: Layout, problem: Problem) -> Expr:
@@ -210,11 +266,9 @@ def stage_shift(layout: Layout, problem: Problem) -> Expr:
     return moving - moving.evaluate(first.__getitem__)
 
 
-def _table_text(
-    name: str, sources: Ints, targets: Ints, starts: Sequence[Expr], *, warps: int
-) -> tuple[Sequence[str], Sequence[str], Sequence[_Slot]]:
-    """Spell the schedule as an array that lanes read 16 bytes at a time, and the slots that use it."""
-    idle = sources < 0
+def _looked_up(problem: Problem, name: str, sources: Ints, targets: Ints, starts: Sequence[Expr]) -> _Schedule:
+    """Return the schedule as a table that lanes read 16 bytes at a time, and the slots that use it."""
+    idle, warps = sources < 0, problem.warps
     wide = max(int(sources.max()), int(targets.max())) >= _HALF
     words = [np.where(idle, _IDLE, sources), np.where(idle, _IDLE, targets)]
     entries = np.stack(words, axis=-1) if wide else (words[0] & _HALF | (words[1] & _HALF) << 16)[..., None]
@@ -223,40 +277,25 @@ def _table_text(
     rows = -(-registers * per // vector)
     flat = np.full((warps, LANES, rows * vector), _IDLE, dtype=np.int64)
     flat[:, :, : registers * per] = entries.transpose(1, 2, 0, 3).reshape(warps, LANES, -1)
-    table = flat.reshape(warps, LANES, rows, vector).transpose(2, 0, 1, 3)
-    kind = "unsigned" if vector == 1 else f"uint{vector}"
-    text = ",\n".join("    " + _row(lanes) for lanes in table.reshape(rows * warps, LANES, vector))
+    listed = flat.reshape(warps, LANES, rows, vector).transpose(2, 0, 1, 3).reshape(-1, vector)
     content = "source and destination offset" if wide else "source offset in the low half, destination in the high"
-    declarations = [
-        f"// Per lane and slot: {content}; all ones: idle.\n"
-        f"__device__ const {kind} {name}_schedule[{rows * warps}][{LANES}] = {{\n{text}\n}};"
-    ]
-    index = "warp" if warps > 1 else ""
-    setup = [f"const {kind} t{i} = {name}_schedule[{_plus(i * warps, index)}][lane];" for i in range(rows)]
+    table = Table(
+        f"{name}_schedule",
+        word_type(4 * vector),
+        (rows * warps, LANES),
+        tuple(map(tuple, listed.tolist())),
+        f"Per lane and slot: {content}; all ones: idle.",
+    )
+    loads = [let(f"t{i}", table[warp_variable(problem) + i * warps, lane_variable()]) for i in range(rows)]
     slots = []
     for r in range(registers):
-        fields = [_field(vector, r * per + k) for k in range(per)]
-        guard = f"if ({fields[0]} != {_IDLE:#x}u) " if idle[r].any() else ""
-        parts = fields if wide else [f"{fields[0]} & {_HALF:#x}", f"{fields[0]} >> 16"]
-        slots.append((guard, *(_moved(part, start) for part, start in zip(parts, starts, strict=True))))
-    return declarations, setup, slots  # type: ignore[return-value]
+        fields = [field(loads[k // vector].var, k % vector) for k in range(r * per, (r + 1) * per)]
+        guard = all_of(*([compare(fields[0], "!=", _IDLE)] if idle[r].any() else []))
+        parts = fields if wide else [fields[0] & _HALF, fields[0] >> 16]
+        slots.append(Slot(guard, *(_moved(part, start) for part, start in zip(parts, starts, strict=True))))
+    return _Schedule(tuple(slots), tuple(loads), (table,))
 
 
-def _moved(index: str, start: Expr) -> str:
-    if start == Expr.of(0):
-        return index
-    return f"({index}) + {start}" if " " in index else f"{index} + {start}"
-
-
-def _plus(number: int, index: str) -> str:
-    return f"{number} + {index}" if index and number else index or str(number)
-
-
-def _field(vector: int, number: int) -> str:
-    return f"t{number // vector}" + (f".{'xyzw'[number % vector]}" if vector > 1 else "")
-
-
-def _row(lanes: Ints) -> str:
-    if lanes.shape[1] == 1:
-        return "{" + ", ".join(str(int(v[0])) for v in lanes) + "}"
-    return "{" + ", ".join("{" + ", ".join(map(str, v.tolist())) + "}" for v in lanes) + "}"
+def _moved(index: Value, start: Expr) -> Expr:
+    """Add a start, in signed arithmetic where that may be negative."""
+    return as_index(cast("int32", index) if start.bounds()[0] < 0 else index) + start

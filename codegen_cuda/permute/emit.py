@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from dataclasses import replace
 
+from codegen_cuda.access import Pointer
+from codegen_cuda.body import Body, Function, If, ScalarParam, Statement, Store, Sync, compare, let, loop, thread_id
+from codegen_cuda.buffers import Buffer, alloc, declare, match
+from codegen_cuda.expr import Expr
 from codegen_cuda.permute.blocks import block_body
-from codegen_cuda.permute.bodies import Body, moved_type, slot_body
+from codegen_cuda.permute.bodies import Phases, Sides, moved_dtype, slot_body, word_pointer
 from codegen_cuda.permute.lanes import lane_body
 from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.packing import pack_problem, wide_plan
 from codegen_cuda.permute.plan import LANES, Phase, Plan
 from codegen_cuda.permute.problem import Problem
 from codegen_cuda.permute.task import Task, task_of
-from layoutalg.claim import BankPromise, Buffer, Claim
+from layoutalg.claim import BankPromise, Claim
+from layoutalg.claim import Buffer as Param
 
 __all__ = ["ALIGN", "claim_of", "emit_permute", "kernel_name"]
 
@@ -27,15 +33,6 @@ __all__ = ["ALIGN", "claim_of", "emit_permute", "kernel_name"]
 ALIGN = 16
 _STATIC_LIMIT = 48 * 1024
 _UNROLLED = 64
-
-# __block_size__ puts the exact block shape into the PTX; compilers have it from compute capability 9.0 on.
-_LAUNCH_SHAPE = """\
-#if __CUDA_ARCH__ >= 900
-#define LAUNCH_SHAPE(threads) __block_size__((threads, 1, 1))
-#else
-#define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
-#endif
-"""
 
 
 def kernel_name(problem: Problem, form: str) -> str:
@@ -49,7 +46,7 @@ def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
     """Return what the harness kernel promises, in terms of the layouts."""
     low, high = problem.span()
     buffers = tuple(
-        Buffer(param, role, problem.dtype.name, low, high - low, ALIGN)
+        Param(param, role, problem.dtype.name, low, high - low, ALIGN)
         for param, role in (("src", "input"), ("dst", "output"))
     )
     return Claim(
@@ -73,50 +70,72 @@ def _promise(phase: str, cost: Phase, plan: Plan) -> BankPromise:
 
 def emit_permute(problem: Problem, plan: Plan, name: str) -> str:
     """Return the CUDA source: comment block, tables, device function ``NAME_device``, harness kernel ``NAME``."""
-    body = body_of(problem, plan, name)
-    parts = [_header(problem, plan), *(line + "\n" for line in body.declarations)]
-    return "\n".join([*parts, _device(problem, body, name), _LAUNCH_SHAPE, _harness(problem, name)])
+    return body_of(problem, plan, name).source
 
 
 def body_of(problem: Problem, plan: Plan, name: str) -> Body:
-    """Return the code that is the plan's own."""
+    """Return the harness kernel."""
+    sides = _sides(problem)
+    phases = phases_of(problem, plan, name, sides)
+    device = _device(problem, phases, name, sides)
+    statements = _harness(problem, device)
+    source, target = (
+        match(side, (problem.span()[1] - problem.span()[0],), moved_dtype(problem), align=ALIGN, pointer=side)
+        for side in ("src", "dst")
+    )
+    return Body(
+        name,
+        (source, target),
+        statements,
+        threads=LANES * problem.warps,
+        tables=phases.tables,
+        comment=_header(problem, plan),
+    )
+
+
+def _sides(problem: Problem) -> Sides:
+    """Return the shared memory that the device function gets: coordinate 0 of either side."""
+    kind = moved_dtype(problem)
+    source, target = (
+        declare(name, (1,), kind, data=Pointer(name, kind, "shared", max(ALIGN, problem.width)))
+        for name in ("src", "dst")
+    )
+    return source, target
+
+
+def phases_of(problem: Problem, plan: Plan, name: str, sides: Sides) -> Phases:
+    """Return the statements that are the plan's own."""
     if plan.form not in ("vector", "words"):
-        return slot_body(problem, plan, name)
+        return slot_body(problem, plan, name, sides)
     task = task_of(problem)
     if "pack" in plan.details:
-        return packed_body(problem, plan, task, name)
+        return _packed(problem, plan, task, name, sides)
     if "jobs" in plan.details:
-        return lane_body(problem, plan, task, name)
-    sides = linear_sides(task)
-    assert sides is not None
-    return block_body(problem, plan, task, sides)
+        return lane_body(problem, plan, task, name, sides)
+    linear = linear_sides(task)
+    assert linear is not None
+    return block_body(problem, plan, task, linear, sides)
 
 
-def packed_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
-    """Return the code of a plan on wider elements, with pointers to them."""
+def _packed(problem: Problem, plan: Plan, task: Task, name: str, sides: Sides) -> Phases:
+    """Return the statements of a plan on wider elements, through pointers to them."""
     packed = pack_problem(problem, task, plan.details["pack"])
     assert packed is not None
     wide = wide_plan(packed[0])
     assert wide is not None
-    body = slot_body(packed[0], wide, name)
-    if any(" in = " in line for line in body.setup):
-        return body
-    kind = moved_type(packed[0])
-    pointers = (
-        f"const {kind}* in = reinterpret_cast<const {kind}*>(src);",
-        f"{kind}* out = reinterpret_cast<{kind}*>(dst);",
+    if packed[0].width < 4 and wide.registers < len(wide.slots):
+        return slot_body(packed[0], wide, name, sides)
+    kind = moved_dtype(packed[0])
+    (bind_in, source), (bind_out, target) = (
+        word_pointer(pointer, kind, side) for pointer, side in zip(("in", "out"), sides, strict=True)
     )
-    return replace(
-        body,
-        setup=(*pointers, *body.setup),
-        reads=tuple(line.replace(" src[", " in[") for line in body.reads),
-        writes=tuple(re.sub(r"\bdst\[", "out[", line) for line in body.writes),
-    )
+    phases = slot_body(packed[0], wide, name, (source, target))
+    return replace(phases, setup=(bind_in, bind_out, *phases.setup))
 
 
-def _header(problem: Problem, plan: Plan) -> str:
+def _header(problem: Problem, plan: Plan) -> list[str]:
     details = ", ".join(f"{key} = {value}" for key, value in plan.details.items())
-    lines = [
+    return [
         f"source       {problem.source}",
         f"destination  {problem.destination}",
         f"{problem.size} elements of {problem.dtype.name} per stage, row-major over {problem.extents or (1,)}",
@@ -126,27 +145,37 @@ def _header(problem: Problem, plan: Plan) -> str:
             for phase, cost in (("read", plan.read), ("write", plan.write))
         ),
         f"registers    {plan.registers} of 32 bits per lane",
-        *(f"considered   {str(candidate).partition('; other forms')[0]}" for candidate in plan.candidates),
+        *(line for candidate in plan.candidates for line in _considered(str(candidate).partition("; other forms")[0])),
         "Certification proves: every element is carried by exactly one lane and register; every destination receives",
         "the source's element; no stage disturbs a later one; both phases cost the wavefronts stated here, for every",
         "stage and base address; and of the compiled PTX, that it does all that for all data.",
         f"Base pointers of the device function: shared memory, aligned to {max(ALIGN, problem.width)} bytes.",
     ]
-    return "\n".join("// " + line for line in lines) + "\n"
 
 
-def _device(problem: Problem, body: Body, name: str) -> str:
-    kind = moved_type(problem)
-    variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
-    arguments = "".join(f", int {variable}" for variable in variables)
+def _considered(text: str) -> list[str]:
+    return textwrap.wrap(f"considered   {text}", 117, subsequent_indent=" " * 13, break_on_hyphens=False)
+
+
+def _device(problem: Problem, phases: Phases, name: str, sides: Sides) -> Function:
+    source, target = sides
     barrier = _barrier(problem)
-    lines = [*body.setup, *body.reads, barrier, *body.between, *body.writes, barrier]
-    head = f"__device__ __forceinline__ void {name}_device({kind}* dst, const {kind}* src{arguments}) {{"
-    return "\n".join([head, *("    " + line for line in lines), "}"]) + "\n"
+    statements = [*phases.setup, *phases.reads, barrier, *phases.between, *phases.writes, barrier]
+    return Function(f"{name}_device", (target, source, *_variables(problem)), statements)
 
 
-def _barrier(problem: Problem) -> str:
-    return "__syncwarp();" if problem.warps == 1 else "__syncthreads();"
+def _variables(problem: Problem) -> tuple[ScalarParam, ...]:
+    """Return the integers that the device function takes: lane, warp, stages."""
+    warp = [ScalarParam("warp", 0, problem.warps - 1)] if problem.warps > 1 else []
+    return (
+        ScalarParam("lane", 0, LANES - 1),
+        *warp,
+        *(ScalarParam(p.name, p.begin, p.end - 1) for p in problem.params),
+    )
+
+
+def _barrier(problem: Problem) -> Sync:
+    return Sync("warp" if problem.warps == 1 else "block")
 
 
 def _is_dynamic(problem: Problem) -> bool:
@@ -169,61 +198,58 @@ def _shared_bytes(problem: Problem) -> int:
     return _kept(problem) * problem.width * (1 if problem.in_place else 2)
 
 
-def _staging(target: str, origin: str, count: int, threads: int) -> list[str]:
+def _staging(target: Buffer, origin: Buffer, thread: Expr, threads: int) -> list[Statement]:
     """Copy a buffer with all threads: whole rows, then the tail."""
-    rows, tail = divmod(count, threads)
-    index = "lane" if threads == LANES else "thread"
-    lines = []
+    rows, tail = divmod(target.shape[0], threads)
+    statements: list[Statement] = []
     if rows:
-        head = f"{_unroll(rows, 1)}    for (int i = 0; i < {rows}; ++i)"
-        lines.append(f"{head} {target}[i * {threads} + {index}] = {origin}[i * {threads} + {index}];")
+
+        def copy(i: Expr) -> list[Statement]:
+            return [Store(target[i * threads + thread], origin[i * threads + thread])]
+
+        statements.append(loop("i", rows, copy, unroll=_is_short(rows)))
     if tail:
-        at = f"{rows * threads} + {index}"
-        lines.append(f"    if ({index} < {tail}) {target}[{at}] = {origin}[{at}];")
-    return lines
+        at = thread.within(0, tail - 1) + rows * threads
+        statements.append(If(compare(thread, "<", tail), (Store(target[at], origin[at]),)))
+    return statements
 
 
-def _unroll(trips: int, depth: int) -> str:
+def _is_short(trips: int) -> bool:
     """Unroll short loops wholly and long ones not at all: both leave code that is easy to follow and to check."""
-    return f"{'    ' * depth}#pragma unroll{'' if trips <= _UNROLLED else ' 1'}\n"
+    return trips <= _UNROLLED
 
 
-def _harness(problem: Problem, name: str) -> str:
-    kind, threads = moved_type(problem), LANES * problem.warps
+def _harness(problem: Problem, device: Function) -> list[Statement]:
+    kind, threads = moved_dtype(problem), LANES * problem.warps
     low, high = problem.span()
     count, lead, kept = high - low, _lead(problem), _kept(problem)
-    shared = (
-        f"    extern __shared__ __align__({ALIGN}) {kind} buffer[];"
-        if _is_dynamic(problem)
-        else f"    __shared__ __align__({ALIGN}) {kind} buffer[{_shared_bytes(problem) // problem.width}];"
-    )
+    scope = "shared.dyn" if _is_dynamic(problem) else "shared"
+    length = _shared_bytes(problem) // problem.width
+    shared = alloc("buffer", (length,), kind, scope=scope, align=max(ALIGN, problem.width), pointer="buffer")
 
-    def at(place: int) -> str:
-        return f"(buffer + {place})" if place else "buffer"
+    def view(place: int, size: int = 1) -> Buffer:
+        return declare("buffer", (size,), kind, data=shared.data, elem_offset=place)
 
     # Coordinate 0 of each side, and coordinate `low`, which is the first of the buffers.
-    target, origin = at(lead), at(lead if problem.in_place else lead + kept)
-    first = at(lead + low)
-    second = [] if problem.in_place else _staging(at(kept + lead + low), "src", count, threads)
-    variables = ["lane", *(["warp"] if problem.warps > 1 else []), *(p.name for p in problem.params)]
-    stages = math.prod(p.end - p.begin for p in problem.params)
-    loops = [
-        f"{_unroll(stages, depth)}{'    ' * depth}for (int {p.name} = {p.begin}; {p.name} < {p.end}; ++{p.name})"
-        for depth, p in enumerate(problem.params, start=1)
-    ]
-    one = ["    const int lane = threadIdx.x;"]
-    several = ["    const int thread = threadIdx.x;", "    const int lane = thread & 31, warp = thread >> 5;"]
-    lines = [
-        f'extern "C" __global__ void LAUNCH_SHAPE({threads})',
-        f"{name}(const {kind}* __restrict__ src, {kind}* __restrict__ dst) {{",
+    target, origin = view(lead), view(lead if problem.in_place else lead + kept)
+    source, result = (match(side, (count,), kind, align=ALIGN, pointer=side) for side in ("src", "dst"))
+    first = view(lead + low, count)
+    second = None if problem.in_place else view(kept + lead + low, count)
+    thread = thread_id("lane" if problem.warps == 1 else "thread", threads)
+    names = (
+        [thread] if problem.warps == 1 else [thread, let("lane", thread.var % LANES), let("warp", thread.var // LANES)]
+    )
+    stages: list[Statement] = [device.call(target, origin, *(p.var for p in _variables(problem)))]
+    trips = math.prod(p.end - p.begin for p in problem.params)
+    for p in reversed(problem.params):
+        inner = stages
+        stages = [loop(p.name, p.end - p.begin, lambda _, inner=inner: inner, unroll=_is_short(trips), begin=p.begin)]
+    return [
         shared,
-        *(one if problem.warps == 1 else several),
-        *_staging(first, "src", count, threads),
-        *second,
-        "    " + _barrier(problem),
-        *loops,
-        f"{'    ' * (len(loops) + 1)}{name}_device({', '.join([target, origin, *variables])});",
-        *_staging("dst", first, count, threads),
-        "}",
+        *names,
+        *_staging(first, source, thread.var, threads),
+        *(_staging(second, source, thread.var, threads) if second is not None else []),
+        _barrier(problem),
+        *stages,
+        *_staging(result, first, thread.var, threads),
     ]
-    return "\n".join(lines) + "\n"

@@ -13,17 +13,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from codegen_cuda.access import Pointer, word_type
+from codegen_cuda.body import Let, Statement, Store, let
+from codegen_cuda.buffers import Buffer, Element, alloc
 from codegen_cuda.expr import Expr
-from codegen_cuda.permute.bodies import Body, stage_shift
+from codegen_cuda.permute.address import lane_variable
+from codegen_cuda.permute.bodies import Phases, Sides, guarded, stage_shift, word_pointer
 from codegen_cuda.permute.plan import Moves, Plan
 from codegen_cuda.permute.problem import Layout, Problem
 from codegen_cuda.permute.task import LANES, Ints, Task
+from codegen_cuda.tables import Lookup, Table
+from codegen_cuda.values import Combination, Literal, Value, all_of, compare
+from codegen_cuda.words import byte_perm, cast
+from codegen_cuda.words import field as word_of
+from layoutalg.hardware.dtypes import dtype
 
 __all__ = ["count_operations", "lane_body"]
 
 _IDLE = 0xFFFF
 _PER_ROW = 8
-_CARRIERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
+_ROW = word_type(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,121 +122,118 @@ def count_operations(reads: Sequence[Moves], writes: Sequence[Moves]) -> int:
 
 @dataclass(slots=True)
 class _Entries:
-    """The looked-up numbers, in order of use, and the lines that load them."""
+    """The looked-up numbers, in order of use, and the statements that load them."""
 
     name: str
     columns: list[Ints] = field(default_factory=list)
-    loaded: int = 0
+    loaded: list[Let] = field(default_factory=list)
 
-    def add(self, values: Ints, lines: list[str]) -> str:
-        """Add one number per lane; return how to spell it, loading its row first where that has not happened."""
+    @property
+    def pointer(self) -> Pointer:
+        """The table's, which is made in the end."""
+        return Pointer(f"{self.name}_schedule", _ROW, "global", _ROW.bytes)
+
+    def add(self, values: Ints, statements: list[Statement]) -> Value:
+        """Add one number per lane; return it, loading its row first where that has not happened."""
         number = len(self.columns)
         self.columns.append(values)
         row, place = divmod(number, _PER_ROW)
-        if row == self.loaded:
-            lines.append(f"const uint4 t{row} = {self.name}_schedule[{row}][lane];")
-            self.loaded += 1
-        word = f"t{row}.{'xyzw'[place // 2]}"
-        return f"({word} & 0xffff)" if place % 2 == 0 else f"({word} >> 16)"
+        if row == len(self.loaded):
+            self.loaded.append(let(f"t{row}", Lookup(self.pointer, (Expr.of(row), lane_variable()))))
+            statements.append(self.loaded[-1])
+        word = word_of(self.loaded[row].var, place // 2)
+        return word & 0xFFFF if place % 2 == 0 else word >> 16
 
-    def declaration(self) -> str:
-        """Spell the table."""
+    def table(self) -> Table:
+        """Return the table."""
         rows = -(-len(self.columns) // _PER_ROW)
         flat = np.full((rows * _PER_ROW, LANES), _IDLE, dtype=np.int64)
         flat[: len(self.columns)] = self.columns
         words = flat[0::2] | flat[1::2] << 16
-        table = words.reshape(rows, 4, LANES).transpose(0, 2, 1)
-        text = ",\n".join(
-            "    {" + ", ".join("{" + ", ".join(map(str, lane)) + "}" for lane in row) + "}" for row in table.tolist()
-        )
-        return (
-            "// Per lane, 16 bits each, in order of use: indices of accesses (0xffff: idle) and selectors of bytes.\n"
-            f"__device__ const uint4 {self.name}_schedule[{rows}][{LANES}] = {{\n{text}\n}};"
-        )
+        listed = words.reshape(rows, 4, LANES).transpose(0, 2, 1).reshape(-1, 4).tolist()
+        comment = "Per lane, 16 bits each, in order of use: indices of accesses (0xffff: idle) and selectors of bytes."
+        return Table(self.pointer.name, _ROW, (rows, LANES), tuple(map(tuple, listed)), comment)
 
 
-def lane_body(problem: Problem, plan: Plan, task: Task, name: str) -> Body:
-    """Return the code of a plan given by its instructions."""
+def lane_body(problem: Problem, plan: Plan, task: Task, name: str, buffers: Sides) -> Phases:
+    """Return the statements of a plan given by its instructions."""
     reads = [(a.width, np.array(a.elements)) for a in plan.reads]
     writes = [(a.width, np.array(a.elements)) for a in plan.writes]
     chains = _chains([t for _, t in reads], [t for _, t in writes], task.width)
     entries = _Entries(name)
     sides = (
-        _Side(problem.source, task.source, "in", problem),
-        _Side(problem.destination, task.destination, "out", problem),
+        _Side(problem.source, task.source, "in", problem, buffers[0], {w for w, _ in reads}),
+        _Side(problem.destination, task.destination, "out", problem, buffers[1], {w for w, _ in writes}),
     )
-    setup = [line for side, moves in zip(sides, (reads, writes), strict=True) for line in side.pointers(moves)]
-    lines: list[str] = []
-    done = 0
+    regs = alloc("regs", (len(reads),), "uint32", scope="local", pointer="regs")
+    gathered: list[Statement] = []
+    words: dict[int, Value] = {}
     for number, (width, table) in enumerate(reads):
-        lines += sides[0].read(f"r{number}", width, table, entries)
-        while done < len(chains) and all(step.register <= number for step in chains[done]):
-            lines += _assemble(f"w{done}", chains[done], writes[done][0], entries)
-            done += 1
-    stores: list[str] = []
+        gathered += sides[0].read(regs[number], width, table, entries)
+        while len(words) < len(chains) and all(step.register <= number for step in chains[len(words)]):
+            done = len(words)
+            words[done] = _assemble(f"w{done}", chains[done], writes[done][0], regs, entries, gathered)
+    stores: list[Statement] = []
     for number, (width, table) in enumerate(writes):
-        value = f"r{chains[number][0].register}" if _is_plain(chains[number], width) else f"w{number}"
-        stores += sides[1].write(value, width, table, entries)
-    return Body(declarations=(entries.declaration(),), setup=tuple(setup), reads=tuple(lines), writes=tuple(stores))
+        stores += sides[1].write(words[number], width, table, entries)
+    setup: tuple[Statement, ...] = (*sides[0].pointers, *sides[1].pointers, regs)
+    return Phases(tables=(entries.table(),), setup=setup, reads=tuple(gathered), writes=tuple(stores))
 
 
-def _assemble(name: str, steps: Sequence[_Step], width: int, entries: _Entries) -> list[str]:
-    """Return the lines that put one word together, in order of its registers."""
+def _assemble(
+    name: str, steps: Sequence[_Step], width: int, regs: Buffer, entries: _Entries, statements: list[Statement]
+) -> Value:
+    """Add the statements that put one word together, in order of its registers; return the word."""
+    word: Value = regs[steps[0].register]
     if _is_plain(steps, width):
-        return []
-    lines: list[str] = []
-    word = f"r{steps[0].register}"
-    rest = steps[1:] if len(steps) > 1 else steps
-    for step in rest:
+        return word
+    for number, step in enumerate(steps[1:] if len(steps) > 1 else steps):
         uniform = step.uniform
-        selector = f"{uniform:#06x}" if uniform is not None else entries.add(np.array(step.selectors), lines)
-        head = f"unsigned {name} = " if step is rest[0] else f"{name} = "
-        lines.append(f"{head}__byte_perm({word}, r{step.register}, {selector.strip('()')});")
-        word = name
-    return lines
+        selector: Value = (
+            Literal(uniform, dtype("uint32"), digits=4)
+            if uniform is not None
+            else entries.add(np.array(step.selectors), statements)
+        )
+        made = let(f"{name}_{number}", byte_perm(word, regs[step.register], selector))
+        statements.append(made)
+        word = made.var
+    return word
 
 
 class _Side:
     """Pointers and accesses of one side."""
 
-    def __init__(self, layout: Layout, places: Ints, pointer: str, problem: Problem) -> None:
-        self.places, self.pointer, self.width = places, pointer, problem.width
+    def __init__(
+        self, layout: Layout, places: Ints, pointer: str, problem: Problem, buffer: Buffer, widths: set[int]
+    ) -> None:
+        self.places, self.width = places, problem.width
         self.base = int(places.min()) // 4 * 4
-        self.move = stage_shift(layout, problem)
+        start = stage_shift(layout, problem) * self.width + self.base
+        made = {w: word_pointer(f"{pointer}{8 * w}", word_type(w), buffer, start) for w in sorted(widths, reverse=True)}
+        self.pointers = tuple(binding for binding, _ in made.values())
+        self.views = {width: view for width, (_, view) in made.items()}
 
-    def pointers(self, moves: Sequence[tuple[int, Ints]]) -> list[str]:
-        """Return declarations of a pointer per width."""
-        lines = []
-        for width in sorted({w for w, _ in moves}, reverse=True):
-            start = self.move * self.width // width + self.base // width
-            kind, array = _CARRIERS[width], "src" if self.pointer == "in" else "dst"
-            const = "const " if self.pointer == "in" else ""
-            shift = f" + ({start})" if start != Expr.of(0) else ""
-            lines.append(
-                f"{const}{kind}* {self.pointer}{8 * width} = reinterpret_cast<{const}{kind}*>({array}){shift};"
-            )
-        return lines
-
-    def _index(self, width: int, table: Ints, entries: _Entries, lines: list[str]) -> tuple[str, str]:
+    def _index(
+        self, width: int, table: Ints, entries: _Entries, statements: list[Statement]
+    ) -> tuple[Value, Combination]:
         needed = table >= 0
         position = needed.argmax(axis=1)
         first = table[np.arange(LANES), position]
         index = (self.places[np.maximum(first, 0)] - position * self.width - self.base) // width
-        text = entries.add(np.where(first >= 0, index, _IDLE), lines)
-        return text, f"if ({text} != {_IDLE:#x}) " if (first < 0).any() else ""
+        entry = entries.add(np.where(first >= 0, index, _IDLE), statements)
+        return entry, all_of(*([compare(entry, "!=", _IDLE)] if (first < 0).any() else []))
 
-    def read(self, name: str, width: int, table: Ints, entries: _Entries) -> list[str]:
-        """Return the lines of one load."""
-        lines: list[str] = []
-        text, guard = self._index(width, table, entries, lines)
-        access = f"{self.pointer}{8 * width}[{text[1:-1]}]"
-        if not guard:
-            return [*lines, f"const unsigned {name} = {access};"]
-        return [*lines, f"unsigned {name} = 0;", f"{guard}{name} = {access};"]
+    def read(self, register: Element, width: int, table: Ints, entries: _Entries) -> list[Statement]:
+        """Return the statements of one load."""
+        statements: list[Statement] = []
+        index, guard = self._index(width, table, entries, statements)
+        load = Store(register, cast("uint32", self.views[width].at(index)))
+        idle = [Store(register, 0)] if guard.decide() is None else []
+        return [*statements, *idle, *guarded([(guard, load)])]
 
-    def write(self, value: str, width: int, table: Ints, entries: _Entries) -> list[str]:
-        """Return the lines of one store."""
-        lines: list[str] = []
-        text, guard = self._index(width, table, entries, lines)
-        cast = "" if width == 4 else f"({_CARRIERS[width]})"
-        return [*lines, f"{guard}{self.pointer}{8 * width}[{text[1:-1]}] = {cast}{value};"]
+    def write(self, value: Value, width: int, table: Ints, entries: _Entries) -> list[Statement]:
+        """Return the statements of one store."""
+        statements: list[Statement] = []
+        index, guard = self._index(width, table, entries, statements)
+        store = Store(self.views[width].at(index), cast(word_type(width), value))
+        return [*statements, *guarded([(guard, store)])]

@@ -1,17 +1,23 @@
 """Selectors of ``prmt`` that depend on the lane: a constant, with equal bits of every nibble flipped linearly.
 
+>>> from codegen_cuda.spelling import spell
 >>> table = Selectors(5)
->>> table.text([0x3210] * 32), table.text([0x3210 ^ 0x1111 * (lane & 1) for lane in range(32)])
-('0x3210', '0x3210 ^ f0')
->>> table.setup()
-('const unsigned f0 = (lane & 1) * 0x1111;',)
+>>> print(table.value([0x3210] * 32), table.value([0x3210 ^ 0x1111 * (lane & 1) for lane in range(32)]), sep=", ")
+0x3210u, 0x3210u ^ f0
+>>> print(*map(spell, table.setup()))
+const unsigned int f0 = (unsigned int)(lane & 1) * 0x1111u;
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen_cuda.permute.bodies import linear_text
+from codegen_cuda.body import Let, let
+from codegen_cuda.permute.address import lane_variable
+from codegen_cuda.permute.bodies import linear_expr
+from codegen_cuda.values import Literal, Value
+from codegen_cuda.words import cast
+from layoutalg.hardware.dtypes import dtype
 
 __all__ = ["Selectors"]
 
@@ -25,10 +31,10 @@ class Selectors:
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
-        self.flips: dict[tuple[int, ...], str] = {}
+        self.flips: dict[tuple[int, ...], Let] = {}
 
-    def text(self, selectors: Sequence[int]) -> str:
-        """Spell a selector given per lane.
+    def value(self, selectors: Sequence[int]) -> Value:
+        """Return a selector that is given per lane.
 
         Raises:
             ValueError: it is not of the form that linear plans give rise to.
@@ -45,14 +51,16 @@ class Selectors:
                 raise ValueError(
                     f"selector {selector:#x} of lane {lane} does not differ from {first:#x} in all nibbles"
                 )
+        constant = Literal(first, dtype("uint32"), digits=4)
         if not any(columns):
-            return f"{first:#06x}"
-        name = self.flips.setdefault(columns, f"f{len(self.flips)}")
-        return f"{first:#06x} ^ {name}"
+            return constant
+        if columns not in self.flips:
+            moved = cast("uint32", linear_expr([(lane_variable(), columns)]))
+            spread_out = moved * Literal(0x1111, dtype("uint32"), digits=4)
+            self.flips[columns] = let(f"f{len(self.flips)}", spread_out)
+        moving: Value = self.flips[columns].var
+        return constant ^ moving
 
-    def setup(self) -> tuple[str, ...]:
-        """Return the lines that compute the lane-dependent parts."""
-        return tuple(
-            f"const unsigned {name} = ({linear_text([('lane', columns)])}) * 0x1111;"
-            for columns, name in self.flips.items()
-        )
+    def setup(self) -> tuple[Let, ...]:
+        """Return the statements that compute the lane-dependent parts."""
+        return tuple(self.flips.values())

@@ -5,7 +5,8 @@ __device__ __forceinline__ float square_at(const float* p) { return __fmul_rn(*p
 #else
 #define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
 #endif
-extern "C" __global__ void LAUNCH_SHAPE(64) device_function(const float* __restrict__ A_ptr, float* __restrict__ B_ptr) {
+extern "C" __global__ void LAUNCH_SHAPE(64)
+device_function(const float* __restrict__ A_ptr, float* __restrict__ B_ptr) {
     const int tx = threadIdx.x;
     B_ptr[tx] = square_at(&A_ptr[tx]);
 }

@@ -3,7 +3,8 @@
 #else
 #define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
 #endif
-extern "C" __global__ void LAUNCH_SHAPE(64) dynamic_shared(const float* __restrict__ A_ptr, const float* __restrict__ B_ptr, float* __restrict__ C_ptr) {
+extern "C" __global__ void LAUNCH_SHAPE(64)
+dynamic_shared(const float* __restrict__ A_ptr, const float* __restrict__ B_ptr, float* __restrict__ C_ptr) {
     const int tx = threadIdx.x;
     extern __shared__ __align__(16) float smem_ptr[];
     smem_ptr[tx] = A_ptr[tx];

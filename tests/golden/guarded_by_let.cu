@@ -3,7 +3,8 @@
 #else
 #define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
 #endif
-extern "C" __global__ void LAUNCH_SHAPE(128) guarded_by_let(const int* __restrict__ A_ptr, int* __restrict__ B_ptr, int n) {
+extern "C" __global__ void LAUNCH_SHAPE(128)
+guarded_by_let(const int* __restrict__ A_ptr, int* __restrict__ B_ptr, int n) {
     const int tx = threadIdx.x;
     const int start = tx * 4;
     *(int4*)(B_ptr + start) = *(int4*)(A_ptr + start);

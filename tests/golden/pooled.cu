@@ -3,7 +3,8 @@
 #else
 #define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
 #endif
-extern "C" __global__ void LAUNCH_SHAPE(64) pooled(const unsigned short* __restrict__ A_ptr, unsigned short* __restrict__ B_ptr) {
+extern "C" __global__ void LAUNCH_SHAPE(64)
+pooled(const unsigned short* __restrict__ A_ptr, unsigned short* __restrict__ B_ptr) {
     const int tx = threadIdx.x;
     extern __shared__ __align__(1024) unsigned char smem_ptr[];
     const unsigned int* const header_ptr = (const unsigned int*)smem_ptr;

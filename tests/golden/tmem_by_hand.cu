@@ -3,9 +3,10 @@
 #else
 #define LAUNCH_SHAPE(threads) __launch_bounds__(threads)
 #endif
-extern "C" __global__ void LAUNCH_SHAPE(128) tmem_by_hand(const unsigned int* __restrict__ A_ptr, unsigned int* __restrict__ B_ptr) {
+extern "C" __global__ void LAUNCH_SHAPE(128)
+tmem_by_hand(const unsigned int* __restrict__ A_ptr, unsigned int* __restrict__ B_ptr) {
     const int tx = threadIdx.x;
-    const int warp = (tx >> 5);
+    const int warp = tx >> 5;
     __shared__ __align__(16) unsigned int addr_ptr[1];
     unsigned int r_ptr[8];
     if (warp == 0) {

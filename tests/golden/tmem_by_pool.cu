@@ -5,7 +5,7 @@
 #endif
 extern "C" __global__ void LAUNCH_SHAPE(128) tmem_by_pool(const float* __restrict__ A_ptr, float* __restrict__ B_ptr) {
     const int tx = threadIdx.x;
-    const int warp = (tx >> 5);
+    const int warp = tx >> 5;
     float r_ptr[8];
     extern __shared__ __align__(16) unsigned char smem_ptr[];
     unsigned int* const tmem_addr_ptr = (unsigned int*)smem_ptr;
