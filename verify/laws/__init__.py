@@ -24,6 +24,7 @@ GROUPS: Final = (
     "recognise",
     "grouping",
     "slicing",
+    "slicing_numbers",
     "permuting",
     "tiling",
     "summands",
@@ -32,6 +33,8 @@ GROUPS: Final = (
     "image",
     "compose",
     "swizzle",
+    "bits",
+    "swizzled",
     "planner",
     "known",
 )

@@ -46,15 +46,20 @@ Labelled: TypeAlias = Iterable[tuple[Mapping[str, Any], Formula]]
 
 
 class Patch(NamedTuple):
-    """A mistake: a function of the library and what replaces it, wherever it is imported or in one module alone."""
+    """A mistake: a function of the library and what replaces it, wherever it is imported or in one place alone.
+
+    That place is a module, or a class for its methods.
+    """
 
     right: Any
     wrong: Any
-    only: ModuleType | None = None
+    only: ModuleType | type | None = None
 
-    def places(self) -> Iterator[tuple[ModuleType, str]]:
-        """Every module and name under which the library's code finds the function."""
-        found = [self.only] if self.only else [m for n, m in sys.modules.items() if n.split(".")[0] == "layoutalg"]
+    def places(self) -> Iterator[tuple[ModuleType | type, str]]:
+        """Every module (or the class) and name under which the library's code finds the function."""
+        found: list[ModuleType | type] = (
+            [self.only] if self.only else [m for n, m in sys.modules.items() if n.split(".")[0] == "layoutalg"]
+        )
         for module in found:
             yield from ((module, name) for name, value in vars(module).items() if value is self.right)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, product
+from math import prod
 from typing import Any
 
 from layoutalg.algebra import image
@@ -45,11 +46,11 @@ def _run(layout: TileLayout) -> Any:
     reach = {axis.name: layout.span(axis) for axis in layout.axes}
     ends = {axis.name: tuple(layout.image(axis)) for axis in layout.axes}
     box = {name: (values[0], values[-1] + 1) for name, values in ends.items()}
-    return layout.first_collision(), reach, ends, layout.is_bijective_onto(box)
+    return layout.first_collision(), reach, ends, layout.is_bijective_onto(box), layout.is_contiguous()
 
 
 def _judge(layout: TileLayout, answer: Any) -> bool:
-    collision, reach, ends, bijective = answer
+    collision, reach, ends, bijective, contiguous = answer
     sets = [{tuple(sorted(place.items())) for place in layout.places(n)} for n in range(layout.size)]
     owners: dict[Any, list[int]] = {}
     for n, found in enumerate(sets):
@@ -63,7 +64,7 @@ def _judge(layout: TileLayout, answer: Any) -> bool:
     volume = 1
     for values in ends.values():
         volume *= values[-1] - values[0] + 1
-    if bijective != (injective and volume == len(owners)):
+    if not bijective == contiguous == (injective and volume == len(owners)):
         return False
     if collision is None:
         return injective
@@ -85,12 +86,17 @@ def _nested_only(shard: Any, replicas: Any, axis: str) -> Any:
     return _right_relation(shard, replicas, axis)
 
 
+def _as_many(layout: Any) -> bool:
+    """Size against span: right for injective layouts on one axis without replicas."""
+    return bool(layout.size == prod(image.span(layout, axis) for axis in layout.axes))
+
+
 LAWS: tuple[Law, ...] = (
     *steps_of(__name__),
     exhaustive(
         "image.places_reached",
         "first_collision finds two indices with a common place exactly when there are such, span and image are those "
-        "of the places, is_bijective_onto says whether they fill their box once.",
+        "of the places, is_bijective_onto and is_contiguous say whether they fill their box once.",
         scope="layouts of two iters with strides -2..6 on one and two axes, with and without replicas and offsets",
         members=_members,
         run=_run,
@@ -98,6 +104,7 @@ LAWS: tuple[Law, ...] = (
         mutants={
             "replicas ignored": [Patch(_right_relation, _no_replicas)],
             "strides that do not nest taken to collide": [Patch(_right_relation, _nested_only)],
+            "as many places as the span taken for all of it": [Patch(image.is_contiguous, _as_many)],
         },
     ),
 )

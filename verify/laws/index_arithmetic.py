@@ -130,6 +130,60 @@ def digits_recombine(w: World) -> Any:
     return (n // k) * k + n % (w.extent("f") if w.wrong else k) == n
 
 
+def _scaled(v: Mapping[str, Any]) -> tuple[int, int]:
+    c, m, k = v["c1"], v["k1"] * v["m1"], v["k1"] * v["g"]
+    x, r = v["q"] * m + v["d"], v["u"] * k + v["v"] - c * v["d"]
+    return (c * (x % m) + r) % k, (c * x + r) % k
+
+
+@step(ALL, mutants={"any factor": _scaled})
+def scaled_remainder(w: World) -> Any:
+    """k divides c*m implies (c*(x mod m) + r) mod k = (c*x + r) mod k."""
+    # k | c*m says just this: k = k1*g, c = c1*g and m = k1*m1 for some g.
+    g, c1, k1, m1 = (w.extent(name) for name in ("g", "c1", "k1", "m1"))
+    c, m, k = c1 if w.wrong else c1 * g, k1 * m1, k1 * g
+    w.know("positive", k1, m1)
+    w.know("positive", k1, g)
+    q, d, u, v = w.integer("q"), w.digit("d", m), w.integer("u"), w.digit("v", k)
+    x, n = w.digits(q, (d, m)), w.digits(u, (v, k))
+    w.know("divmod", c1 * q * m1 + u, k, v)
+    r = n - c * d
+    return (x % m * c + r) % k == (x * c + r) % k
+
+
+def _residues(v: Mapping[str, Any]) -> tuple[int, int]:
+    total, g = v["q"] * v["g"] + v["r"], v["g"]
+    return (total + g * (v["s"] + v["t"])) % (2 * g), total % (2 * g)
+
+
+@step(ALL, mutants={"modulus doubled": _residues})
+def residues_add(w: World) -> Any:
+    """x = a and y = b (mod g) imply (x + y) mod g = (a + b) mod g; any divisor of both moduli may be g."""
+    g, a, s, t = w.extent("g"), w.integer("a"), w.integer("s"), w.integer("t")
+    q, r = w.integer("q"), w.digit("r", g)
+    n = w.digits(q, (r, g))  # a + b
+    x, y = a + s * g, n - a + t * g
+    w.know("divmod", q + s + t, g, r)
+    modulus = g * 2 if w.wrong else g
+    return (x + y) % modulus == n % modulus
+
+
+@step(
+    ALL,
+    mutants={
+        "remainders ordered too": lambda v: (v["q"] * v["k"] + v["r"] <= v["p"] * v["k"] + v["s"], v["r"] <= v["s"])
+    },
+)
+def quotients_keep_order(w: World) -> Any:
+    """x <= y implies x div k <= y div k, so bounds of x divide to bounds of the quotient."""
+    k, q, p = w.extent("k"), w.integer("q"), w.integer("p")
+    r, s = w.digit("r", k), w.digit("s", k)
+    x, y = w.digits(q, (r, k)), w.digits(p, (s, k))
+    w.assume(x <= y)
+    w.know("range", 0, q - p, s, k)
+    return x % k <= y % k if w.wrong else x // k <= y // k
+
+
 # -- bits ----------------------------------------------------------------------------------------------------------
 
 # One function of the unknowns and of whether the mistake is made, on bit-vectors and on numpy's unsigned words alike.
@@ -152,6 +206,26 @@ def _cleared(x: Any, bits: Any, mask: Any, *_: Any, wrong: bool) -> tuple[Any, A
     return (bits & mask) == (bits & mask if wrong else 0), ((x & bits) & mask) == 0
 
 
+def _cancel(x: Any, y: Any, *_: Any, wrong: bool) -> tuple[Any, Any]:
+    return x == (x if wrong else y), (x ^ y) == 0
+
+
+def _within(x: Any, y: Any, p: Any, q: Any, *, wrong: bool) -> tuple[Any, Any]:
+    inside = ((x & ~p) | (y & ~q)) == 0
+    union = p if wrong else p | q
+    return inside, (((x ^ y) & ~union) | ((x & y) & ~(p & q))) == 0
+
+
+def _truncated(x: Any, y: Any, *_: Any, wrong: bool) -> tuple[Any, Any]:
+    if isinstance(x, z3.BitVecRef):
+        given = y > 0 if wrong else z3.And(x >= 0, y > 0)
+        return given, z3.And(x / y == z3.UDiv(x, y), z3.SRem(x, y) == z3.URem(x, y))
+    a, b = (word.astype(np.int32).astype(np.int64) for word in (x, y))
+    divisor = np.where(b == 0, 1, b)
+    quotient = np.sign(a) * np.sign(divisor) * (abs(a) // abs(divisor))  # as C divides
+    return (b > 0) & (wrong | (a >= 0)), quotient == x // np.where(b == 0, 1, b)
+
+
 def _far(x: Any, low: Any, far: Any, *_: Any, wrong: bool) -> tuple[Any, Any]:
     far = far if wrong else far & 0xFFFFFF00
     return x == x, ((x & 0xFF) ^ ((low & 0xFF) + far)) == ((x & 0xFF) ^ (low & 0xFF)) + far
@@ -162,6 +236,17 @@ _RULES: Final[dict[str, tuple[_Rule, str, str]]] = {
     "bits_of_a_sum": (_union, "Words within disjoint masks p and q have their sum within p | q.", "any masks"),
     "mask_keeps": (_kept, "A word within bits, all of them in the mask, is kept by it.", "any mask"),
     "mask_clears": (_cleared, "A word within bits, none of them in the mask, is cleared by it.", "any mask"),
+    "equal_words_cancel": (_cancel, "x = y implies x ^ y = 0.", "any words"),
+    "bits_of_operations": (
+        _within,
+        "Words within p and q have their exclusive or within p | q, and what they share within p & q.",
+        "bits of the first alone",
+    ),
+    "truncation_is_floor": (
+        _truncated,
+        "C's quotient and remainder of signed words are floor and modulo where x >= 0 and y > 0.",
+        "negative dividends",
+    ),
     "far_bits_add": (_far, "Bits of a constant beyond those of x are added: x ^ (a + b) = (x ^ a) + b.", "any bits"),
 }
 
@@ -191,18 +276,55 @@ def _bit_law(name: str, rule: _Rule, statement: str, wrong: str) -> Law:
     return Law(f"index_arithmetic.{name}", statement, WORDS, "step", check, (mutant,), evaluate)
 
 
-def _power_law(name: str, statement: str, wrong: str) -> Law:
-    """``x & (2^n - 1) = x mod 2^n`` and ``x >> n = x div 2^n`` for every n below 32."""
-    x = z3.BitVec("x", _WIDTH)
+# The two sides of an equation for one power of two, on bit-vectors and on numpy's unsigned words alike.
+_Sides = Callable[..., tuple[Any, Any]]
 
-    def sides(n: int, *, mistake: bool) -> tuple[Any, Any]:
-        power = z3.BitVecVal(1 << n, _WIDTH)
-        if name == "low_mask_is_remainder":
-            return x & ((1 << n) - (0 if mistake else 1)), z3.URem(x, power)
-        return (x >> n if mistake else z3.LShR(x, n)), z3.UDiv(x, power)
+
+def _quotient(x: Any, power: Any) -> Any:
+    return z3.UDiv(x, power) if isinstance(x, z3.BitVecRef) else x // power
+
+
+def _low_mask(x: Any, _: Any, _n: int, power: Any, *, wrong: bool) -> tuple[Any, Any]:
+    remainder = z3.URem(x, power) if isinstance(x, z3.BitVecRef) else x % power
+    return x & (power if wrong else power - 1), remainder
+
+
+def _shift(x: Any, _: Any, n: int, power: Any, *, wrong: bool) -> tuple[Any, Any]:
+    if isinstance(x, z3.BitVecRef):
+        return (x >> n if wrong else z3.LShR(x, n)), _quotient(x, power)
+    return (x.astype(np.int32) >> n if wrong else x >> n).astype(np.uint32), _quotient(x, power)
+
+
+def _reach(x: Any, _: Any, _n: int, power: Any, *, wrong: bool) -> tuple[Any, Any]:
+    below = z3.URem(x, power) if isinstance(x, z3.BitVecRef) else x % power  # any word below 2^n
+    return below & ~((power >> 1 if wrong else power) - 1), below ^ below
+
+
+def _divided(x: Any, p: Any, _n: int, power: Any, *, wrong: bool) -> tuple[Any, Any]:
+    bits = p if wrong else _quotient(p, power)
+    return _quotient(x & p, power) & ~bits, x ^ x
+
+
+def _low_bits(x: Any, p: Any, _n: int, power: Any, *, wrong: bool) -> tuple[Any, Any]:
+    mask = (power << 1 if wrong else power) - 1
+    return (x + p * power) & mask, x & mask
+
+
+_POWERS: Final[dict[str, tuple[_Sides, str, str]]] = {
+    "low_mask_is_remainder": (_low_mask, "x & (2^n - 1) = x mod 2^n.", "one bit too high"),
+    "shift_is_quotient": (_shift, "x >> n = x div 2^n, unsigned.", "signed shift"),
+    "reach_of_a_bound": (_reach, "A word below 2^n has no bit from 2^n on.", "one bit fewer"),
+    "bits_of_a_quotient": (_divided, "A word within p has its quotient by 2^n within p div 2^n.", "bits not divided"),
+    "low_bits_of_a_residue": (_low_bits, "x + p*2^n has the low n bits of x.", "one bit more"),
+}
+
+
+def _power_law(name: str, sides: _Sides, statement: str, wrong: str) -> Law:
+    """An equation for every power of two below 2^32, each proved on 32-bit vectors."""
+    x, p = z3.BitVecs("x p", _WIDTH)
 
     def one(n: int, settings: Settings, *, mistake: bool) -> Verdict:
-        left, right = sides(n, mistake=mistake)
+        left, right = sides(x, p, n, z3.BitVecVal(1 << n, _WIDTH), wrong=mistake)
         budget, seed = settings.budget, settings.seed
         return prove(left == right, scope=f"n = {n}, {WORDS}", budget=budget, logic="QF_BV", seed=seed)
 
@@ -210,20 +332,23 @@ def _power_law(name: str, statement: str, wrong: str) -> Law:
         found = [one(n, settings, mistake=False) for n in range(_WIDTH)]
         return conjunction(f"every n below {_WIDTH}, {WORDS}", found)
 
+    def words(n: int, *values: Any, mistake: bool) -> tuple[Any, Any]:
+        arrays = (np.asarray(value, dtype=np.uint32) for value in values)
+        with np.errstate(over="ignore"):
+            return sides(*arrays, np.uint32(n), np.uint32(1 << n), wrong=mistake)
+
     def replay(v: Mapping[str, Any]) -> tuple[int, int]:
-        word, n = int(v["x"]), 4
-        if name == "low_mask_is_remainder":
-            return word % (1 << n), word & (1 << n)
-        signed = word - (1 << _WIDTH if word >> (_WIDTH - 1) else 0)
-        return word >> n, (signed >> n) % (1 << _WIDTH)
+        left, right = words(4, [v.get("x", 0)], [v.get("p", 0)], mistake=True)
+        return int(left[0]), int(right[0])
 
     def evaluate() -> Verdict:
+        grid = np.meshgrid(np.arange(300), np.arange(0, 300, 7), indexing="ij")
         for n in range(10):
-            for word in range(300):
-                left, right = (word & ((1 << n) - 1), word % (1 << n))
-                if left != right or word >> n != word // (1 << n):
-                    return Refuted("n below 10, words below 300", {"x": word, "n": n})
-        return Proved("3000 members evaluated")
+            bad = np.argwhere(np.not_equal(*words(n, *grid, mistake=False)))
+            if bad.size:
+                x, p = (int(axis[tuple(bad[0])]) for axis in grid)
+                return Refuted("n below 10, words below 300", {"x": x, "p": p, "n": n})
+        return Proved(f"{10 * grid[0].size} members evaluated")
 
     mutant = Mutant(wrong, lambda settings: one(4, settings, mistake=True), replay)
     return Law(
@@ -234,6 +359,5 @@ def _power_law(name: str, statement: str, wrong: str) -> Law:
 LAWS: tuple[Law, ...] = (
     *steps_of(__name__),
     *(_bit_law(name, *rule) for name, rule in _RULES.items()),
-    _power_law("low_mask_is_remainder", "x & (2^n - 1) = x mod 2^n.", "one bit too high"),
-    _power_law("shift_is_quotient", "x >> n = x div 2^n, unsigned.", "signed shift"),
+    *(_power_law(name, *sides) for name, sides in _POWERS.items()),
 )

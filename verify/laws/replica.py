@@ -13,11 +13,12 @@ from itertools import combinations_with_replacement, permutations, product
 from math import prod
 from typing import Any
 
-from layoutalg.algebra import canonical
+from layoutalg.algebra import canonical, equality
 from layoutalg.algebra.canonical import canonical_replica, merge_progressions
 from layoutalg.axis import m
 from layoutalg.decide import Number, exact_quotient
 from layoutalg.iters import Iter, Iters
+from layoutalg.tile import TileLayout
 from verify.explore import Formula, all_of, any_of, nonzero, zero
 from verify.laws.core import Law
 from verify.laws.exhaustive import exhaustive
@@ -177,6 +178,48 @@ def least_list(shape: frozenset[int]) -> tuple[tuple[int, int], ...]:
     raise AssertionError("a sum of progressions has a list")
 
 
+Two = tuple[TileLayout, TileLayout]
+
+
+def _two() -> Iterator[Two]:
+    """Pairs of layouts with replicas and offsets: one map or two, one set or two, written in many ways."""
+    several = ((2, 1), (2, 2)), ((2, 3), (6, 2)), ((3, 2), (4, 3)), ((1, 5), (2, 0))
+    replicas = ((), ((2, 1),), ((2, -1),), ((4, 1),), *several)
+    written = [
+        TileLayout.from_iters(shard=shard, replica=[(e, s, "m") for e, s in replica], offset={"m": o, "laneid": p})
+        for shard in ([(4, 2, "m")], [(2, 4, "m"), (2, 2, "m")], [(2, 4, "m"), (2, 2, "laneid")])
+        for replica in replicas
+        for o, p in ((0, 0), (1, 0), (0, 1))
+    ]
+    yield from product(written, repeat=2)
+
+
+def _run_two(member: Two) -> Any:
+    a, b = member
+    return a.equivalent(b), a.difference(b), a.canonicalize() == b.canonicalize()
+
+
+def _sets(layout: TileLayout) -> list[set[tuple[int, int]]]:
+    return [{(x.get("m", 0), x.get("laneid", 0)) for x in layout.places(n)} for n in range(layout.size)]
+
+
+def _judge_two(member: Two, answer: Any) -> bool:
+    equivalent, difference, same_form = answer
+    first = next((n for n, (x, y) in enumerate(zip(*map(_sets, member), strict=True)) if x != y), None)
+    return bool(
+        equivalent == same_form == (difference is None) == (first is None)
+        and (difference is None or difference[0] == first)
+    )
+
+
+def _compared_as_lists(a: Any, b: Any, _axis: Any) -> bool:
+    return bool(a == b)
+
+
+def _offsets_ignored(_layout: TileLayout, moved: Any) -> Any:
+    return dict(moved)
+
+
 def _unsearched(elements: frozenset[int]) -> Any:
     found = _right_factor(elements)
     return found[::-1]
@@ -208,6 +251,19 @@ def _laws() -> Iterator[Law]:
         mutants={
             "the list in falling order": [Patch(canonical.factor_sumset, _unsearched)],
             "gaps of one more allowed": [_LOOSE],
+        },
+    )
+    yield exhaustive(
+        "replica.equivalent",
+        "equivalent says whether two layouts have equal sets of places at every index, difference names the first "
+        "index where they do not, and canonical forms are structurally equal exactly when the layouts are equivalent.",
+        scope="every pair of 72 layouts of one size: three shards, eight lists of replicas, three offsets",
+        members=_two,
+        run=_run_two,
+        judge=_judge_two,
+        mutants={
+            "replicas compared as lists": [Patch(equality._same_progressions, _compared_as_lists)],
+            "offsets not compared": [Patch(equality._start, _offsets_ignored)],
         },
     )
 

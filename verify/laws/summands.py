@@ -59,7 +59,7 @@ def _judge_rest(rest: list[Place], same: Formula, scale: Place, found: Any) -> L
         yield {"index": k}, equal_to(a, _times(b, scale))
 
 
-def _whole(x: Any, member: Sum) -> TileLayout:
+def _whole(x: Any, member: Sum) -> Any:
     return layout_of(x, *spelt(member.outer)) + x.unknown("a")
 
 

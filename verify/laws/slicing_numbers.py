@@ -1,0 +1,134 @@
+"""Slicing on numbers: the short way of the common case, boxes judged by their table, and where refusals happen.
+
+The families of ``slicing`` run the rules on unknown strides; what is decided on ints alone is tried here.  A refusal
+names the first index of the box at which every layout fails that has the values before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from layoutalg.algebra import slicing
+from layoutalg.errors import NotExpressibleError
+from layoutalg.index import flatten
+from layoutalg.iters import Iter
+from layoutalg.tile import TileLayout
+from verify.explore import holds
+from verify.laws.core import Law
+from verify.laws.exhaustive import exhaustive
+from verify.laws.family import Patch, agreement, attempt, no_layout, table
+
+__all__ = ["LAWS"]
+
+
+class Cut(NamedTuple):
+    """A layout, a shape and a box of it."""
+
+    layout: TileLayout
+    shape: tuple[int, ...]
+    region: tuple[tuple[int, int], ...]
+
+
+def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, int], ...]]:
+    yield from product(*([(b, e) for b in range(n) for e in range(b + 1, n + 1)] for n in shape))
+
+
+def _short() -> Iterator[Cut]:
+    for text in ("S[4:3]", "S[(3,4):(4,1)] + 2", "S[(2,3):(1@laneid,-5)]", "S[(2,2,3):(7,0,2)]", "S[(3,1,2):(2,9,1)]"):
+        layout = TileLayout.parse(text)
+        shape = tuple(it.extent for it in layout.shard)
+        yield from (Cut(layout, shape, region) for region in _boxes(shape))
+
+
+def _others() -> Iterator[Cut]:
+    lists = (
+        ((3, 2), (2, 3)), ((2, 3), (3, 2)), ((3, 4), (2, 6)), ((4, 3), (2, 6)), ((4, 3), (6, 2)), ((2, 3, 2), (4, 3)),
+        ((2, 2, 3), (3, 4)), ((3, 4), (12,)), ((2, 2, 3), (12,)), ((2, 3, 2), (12,)),
+    )  # fmt: skip
+    for extents, shape in lists:
+        rank = len(extents)
+        for strides in ((10, 1, 5), (1, 10, 100), (1, 1, 1), (0, 3, 2), (3, -1, 0), (6, 2, 4)):
+            layout = TileLayout.from_iters(shard=[(e, s, "m") for e, s in zip(extents, strides, strict=False)])
+            yield from (Cut(layout, shape, region) for region in _boxes(shape))
+        lanes = [(e, k + 1, "laneid" if k == rank - 1 else "m") for k, e in enumerate(extents)]
+        yield from (Cut(TileLayout.from_iters(shard=lanes), shape, region) for region in _boxes(shape))
+
+
+def _run(member: Cut) -> Any:
+    return attempt(member.layout.slice, member.shape, member.region)
+
+
+def _judge(member: Cut, answer: Any) -> bool:
+    layout, shape, region = member
+    whole = table(layout)
+    wanted = [whole[flatten(x, shape)] for x in product(*(range(b, e) for b, e in region))]
+    if isinstance(answer, NotExpressibleError):
+        return holds(no_layout(wanted), {}) and answer.index == agreement(wanted)
+    found = table(answer)
+    return len(found) == len(wanted) and all(
+        all(a.get(axis, 0) == b.get(axis, 0) for axis in {**a, **b}) for a, b in zip(wanted, found, strict=True)
+    )
+
+
+_right_plain = slicing.slice_plain
+_right_table = slicing._box_values
+_right_refusal = slicing._refusal
+
+
+def _start_forgotten(iters: Any, shape: Any, region: Any) -> Any:
+    found = _right_plain(iters, shape, region)
+    return None if found is None else (found[0], {})
+
+
+def _end_for_length(iters: Any, shape: Any, region: Any) -> Any:
+    """The end of an interval taken for its length, wherever that stays inside."""
+    found = _right_plain(iters, shape, region)
+    if found is None:
+        return None
+    ends = [entry[1] for entry in region]
+    return tuple(Iter(end, it.stride, it.axis) for it, end in zip(found[0], ends, strict=True)), found[1]
+
+
+def _columns_first(iters: Any, shape: Any, region: Any, limit: int) -> Any:
+    """The box listed with its first dimension fastest."""
+    order = range(len(shape))[::-1]
+    values = _right_table(iters, shape, region, prod(interval.length for interval in region))
+    lengths = [interval.length for interval in region]
+    return {a: column.reshape(lengths).transpose(*order).reshape(-1)[:limit] for a, column in values.items()}
+
+
+def _one_later(*arguments: Any) -> NotExpressibleError:
+    right = _right_refusal(*arguments)
+    return NotExpressibleError(str(right), index=right.index + 1)
+
+
+LAWS: tuple[Law, ...] = (
+    exhaustive(
+        "slicing_numbers.short_way",
+        "Where every dimension is one iter of ints, slice has the value L(begin + r) at every r.",
+        scope="every box of five layouts to rank 3, as their own shapes",
+        members=_short,
+        run=_run,
+        judge=_judge,
+        mutants={
+            "the begin forgotten": [Patch(_right_plain, _start_forgotten)],
+            "the end taken for the length": [Patch(_right_plain, _end_for_length)],
+        },
+    ),
+    exhaustive(
+        "slicing_numbers.other_shapes",
+        "slice has the value L(begin + r) at every r, for shapes that the layout does not group by as well; it refuses "
+        "only boxes that are no layout, at the first index at which every layout fails that has the values before it.",
+        scope="every box of ten pairs of lists and shapes of 6 and 12 elements, six choices of strides, and two axes",
+        members=_others,
+        run=_run,
+        judge=_judge,
+        mutants={
+            "the box listed column by column": [Patch(_right_table, _columns_first)],
+            "the first failure one too late": [Patch(_right_refusal, _one_later)],
+        },
+    ),
+)
