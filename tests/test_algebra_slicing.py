@@ -13,6 +13,8 @@ from strategies import attempt, boxed
 
 from layoutalg import NotExpressibleError, Param, RangeError, RegionError, TileLayout, UndecidedError
 from layoutalg.algebra.slicing import MAX_TABULATED
+from verify.results import certify_slice
+from verify.verdict import Proved, Refuted
 
 
 def box_of(case: strategies.Boxed) -> tuple[oracle.Plain, list[int]]:
@@ -39,6 +41,108 @@ def test_a_slice_is_right_at_every_point_or_no_layout_is(case):
         return
     assert oracle.sets(oracle.plain(part)) == [oracle.places(plain, n) for n in indices]
     assert part.shard == part.canonicalize().shard
+
+
+@st.composite
+def resonant_boxes(draw: st.DrawFn) -> strategies.Boxed:
+    """Boxes of layouts whose strides are sums of inner reaches, so that crossings between blocks step alike."""
+    extents = draw(
+        st.lists(st.sampled_from([2, 2, 2, 3, 4, 7]), min_size=2, max_size=5).filter(lambda e: _prod(e) < 97)
+    )
+    strides = [draw(st.sampled_from([1, 0, -2]))]
+    for k in range(len(extents) - 2, -1, -1):
+        inner = list(zip(extents[k + 1 :], reversed(strides), strict=True))
+        reach = sum((e - 1) * s for e, s in inner)
+        strides.append(draw(st.sampled_from([reach + s * f for _, s in inner for f in (1, extents[-1])] + [3, 50])))
+    axes = [draw(st.sampled_from(["m", "m", "m", "laneid"])), *["m"] * (len(extents) - 1)]
+    shard = list(zip(extents, reversed(strides), axes, strict=True))
+    layout = TileLayout.from_iters(shard=shard)
+    shape = draw(strategies.fitting_shapes(layout, rank=2))
+    return strategies.Boxed(layout, shape, draw(strategies.boxes(shape)))
+
+
+@st.composite
+def repeated_intervals(draw: st.DrawFn) -> strategies.Boxed:
+    """Half-shifted and paired blocks, repeated with a jump that may go on as the steps within the interval do."""
+    extent, stride = draw(st.sampled_from([2, 2, 4, 6])), draw(st.sampled_from([1, 0, -1]))
+    blocks, step = draw(st.sampled_from([5, 7, 8])), draw(st.sampled_from([3, 7, 0]))
+    paired = draw(st.booleans())
+    digits = [(blocks, extent * stride + step), (2, step), (extent, stride)] if paired else [(blocks, step)]
+    layout = oracle.Plain(tuple((e, s, "m") for e, s in (digits if paired else [*digits, (extent, stride)])))
+    begin = draw(st.sampled_from([extent, 3 * extent] if paired else [extent // 2, extent + extent // 2]))
+    length = draw(st.integers(2, layout.size - begin))
+    values = [dict(oracle.base(layout, n)).get("m", 0) for n in range(begin, begin + length)]
+    after = draw(st.integers(1, min(length, 2 * extent + 1)))  # the jump lands on one of these values and a step
+    steps = [values[k] - values[k - d] for d in (1, 2, extent) for k in range(d, min(length, d + 3))]
+    jump = values[-after] - values[0] + draw(st.sampled_from(steps))
+    count = draw(st.sampled_from([n for n in (2, 3, 4, 6) if n * length < 200]))
+    shard = [(count, jump, "m"), *layout.shard]
+    whole = TileLayout.from_iters(shard=shard)
+    return strategies.Boxed(whole, (count, layout.size), ((0, count), (begin, begin + length)))
+
+
+@given(st.one_of(resonant_boxes(), repeated_intervals()))
+@example(boxed("S[(2,8,7,2,4):(50,12,3,3,0)]", shape=(16, 56), region=((0, 16), (4, 41))))
+@example(boxed("S[(3,2,7,2,2):(11,8,5,1,2)]", shape=(3, 56), region=((0, 3), (47, 56))))
+@example(boxed("S[(2,2,15,4):(96,48,10,2)]", shape=(4, 60), region=((0, 4), (2, 21))))
+@example(boxed("S[(2,2,3,5,2,2):(50,14,1,5,3,1)]", shape=(4, 60), region=((0, 4), (6, 55))))
+@example(boxed("S[(2,2,12,2):(22,11,1,1)]", shape=(4, 24), region=((0, 4), (1, 24))))
+@example(boxed("S[(4,2,2):(1003,7,2)]", shape=(4, 4), region=((0, 4), (1, 4))))
+@example(boxed("S[(3,7,2,2):(50,3,1,1)]", shape=(84,), region=((2, 83),)))
+@example(boxed("S[(2,8,2,2):(50,3,1,1)]", shape=(2, 32), region=((0, 2), (2, 31))))
+def test_a_refusal_names_the_first_index_that_no_layout_reaches(case):
+    plain, indices = box_of(case)
+    part = attempt(case.layout.slice, case.shape, case.region)
+    first = oracle.first_failure([oracle.base(plain, n) for n in indices])
+    assert first == (part.index if isinstance(part, NotExpressibleError) else None)
+
+
+@given(strategies.boxed_layouts(replicas=False), st.sampled_from([65536, 1_000_003]), st.integers(-2, 9))
+@example(boxed("S[(4,2,2):(1000003,7,131072)]", shape=(4, 4), region=((0, 4), (1, 4))), 65536, 1)
+def test_full_inner_digits_multiply_the_index_of_a_refusal(case, extent, stride):
+    shard = [(e, s, a.name) for e, s, a in case.layout.shard]
+    wide = TileLayout.from_iters(shard=[*shard, (extent, stride, "m")])
+    plain, indices = box_of(case)
+    part = attempt(wide.slice, (*case.shape, extent), (*case.region, (0, extent)))
+    first = oracle.first_failure([oracle.base(plain, n) for n in indices])
+    assert (part.index if isinstance(part, NotExpressibleError) else None) == (
+        None if first is None else first * extent
+    )
+
+
+#: Layout, shape, box, and the first index that fails, as it follows from the digits.
+FAR = [
+    # pairs of rows do not divide 3 rows, and the next column begins with a row that breaks the pattern
+    ("S[(4,2,2,65536):(1000003,7,131072,1)]", (4, 4, 65536), ((0, 4), (1, 4), (0, 65536)), 3 * 65536),
+    # the run to the first crossing does not divide the box
+    ("S[(1048576,1048576):(2097152,1)]", (1 << 40,), ((5, (1 << 40) - 5),), (1 << 20) - 5),
+    # half-shifted blocks are evenly spaced up to the carry of the digit 100003
+    ("S[(64,100003,1000):(7,2000,1)]", (64 * 100003 * 1000,), ((500, 64 * 100003 * 1000 - 500),), 100003 * 1000 - 500),
+    # pairs of blocks, joined at every other crossing, go on to the end of a row; the next row jumps within a block
+    (
+        "S[(4,1000003,2,1024):(12345678901,1031,7,1)]",
+        (4, 1000003 * 2048),
+        ((0, 4), (1024, 1024 + 1024 * 200001 + 512)),
+        1024 * 200001 + 512,
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "shape", "region", "index"), FAR)
+def test_failures_beyond_any_table_are_found_by_their_digits(text, shape, region, index):
+    with pytest.raises(NotExpressibleError) as caught:
+        TileLayout.parse(text).slice(shape, region)
+    assert caught.value.index == index
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "shape", "region", "index"), FAR)
+def test_failures_beyond_any_table_are_certified(text, shape, region, index):
+    layout = TileLayout.parse(text)
+    refusal = NotExpressibleError("", index=index)
+    assert isinstance(certify_slice(layout, shape, region, refusal), Proved)
+    for other in (index - 1, index + 1):
+        assert isinstance(certify_slice(layout, shape, region, NotExpressibleError("", index=other)), Refuted)
 
 
 @pytest.mark.slow

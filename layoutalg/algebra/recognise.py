@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from layoutalg.tile import TileLayout
 
-__all__ = ["first_failure", "recognise", "recognise_values"]
+__all__ = ["recognise", "recognise_values"]
 
 
 def recognise(table: Mapping[str | Axis, ArrayLike] | ArrayLike) -> TileLayout:
@@ -81,23 +81,6 @@ def recognise_values(values: Mapping[Axis, NDArray[Any]]) -> tuple[Iters, dict[A
         index, reason = failure
         raise NotExpressibleError(f"recognise: no layout has these values: {reason}", index=index, reason=reason)
     return iters, offset
-
-
-def first_failure(values: Mapping[Axis, NDArray[Any]], count: int, *, default: int) -> int:
-    """Return the first index at which no layout of ``count`` values agrees, looking at the values given.
-
-    Args:
-        values: the first values, perhaps not all.
-        count: how many values the whole table has.
-        default: the answer when the values given show no failure.
-
-    >>> import numpy as np
-    >>> first_failure({m: np.array([0, 1, 10, 11, 12])}, 6, default=-1)
-    4
-    """
-    table, _ = _check_table(values)
-    _, failure = _read(table, count)
-    return default if failure is None else failure[0]
 
 
 def _check_table(values: Mapping[Axis, NDArray[Any]]) -> tuple[dict[Axis, NDArray[Any]], int]:

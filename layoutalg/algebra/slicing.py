@@ -18,8 +18,9 @@ In every other case a run would have to break inside a block, so no layout exist
 looks at O(rank) digits.  Dimensions are independent: the box of a grouped layout is a layout exactly when each
 dimension's interval is (a run that breaks at multiples of e only cannot fit a dimension that is no multiple of e).
 
-A shape whose boundaries the layout does not have is first simplified (full inner dimensions and single outer
-indices merge with their neighbours); what still does not group is judged point by point by the recogniser.
+A shape whose boundaries the layout does not have is first simplified: full inner dimensions and single outer indices
+merge with their neighbours, inner dimensions that group are sliced alone, and whole inner digits are taken off.  What
+still does not group is judged point by point by the recogniser.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from typing import Any, NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
-from layoutalg.algebra.recognise import first_failure, recognise_values
+from layoutalg.algebra.recognise import recognise_values
+from layoutalg.algebra.refusing import Head, first_failure
 from layoutalg.axis import Axis
 from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
-from layoutalg.index import Affine, bounds, divide
+from layoutalg.index import Affine, bounds, divide, flatten, split
 from layoutalg.iters import (
     Iter,
     Iters,
@@ -163,32 +165,52 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
     Law (verify.laws.slicing): right at every index of the box; refuses only where no layout has these values.
 
     Raises:
-        NotExpressibleError: ``index`` is the first coordinate of the box at which every layout fails.
-        UndecidedError: the box fits no regrouping and has over ``MAX_TABULATED`` points.
+        NotExpressibleError: ``index`` is the first index of the box at which every layout fails; with parameters or
+            symbols, the index that the rule names.
+        UndecidedError: dimensions that the layout does not group by have over ``MAX_TABULATED`` points, whole inner
+            digits not counted.
 
     >>> from layoutalg.iters import make_iter
     >>> slice_iters((make_iter(4, 10), make_iter(4, 1)), (16,), (Interval(2, 8),))
     ((2:10, 2:8, 2:1), {m: 2})
     """
-    merged_shape, merged_region = _merge_dimensions(shape, region)
-    try:
-        grouped, seps = group_iters(iters, merged_shape)
-    except NotExpressibleError as error:
-        return _slice_by_table(iters, shape, region, error)
+    extents, box = _merge_dimensions(shape, region)
+    grouped, seps, whole, why = _group_from_the_end(iters, extents)
     parts: list[Iters] = []
     offset: Vector = {}
     inner: Number = 1
-    for dim in range(len(merged_shape) - 1, -1, -1):
-        part = canonical_shard(grouped[seps[dim] : seps[dim + 1]])
-        begin, count = merged_region[dim]
+    for dim in range(len(extents) - 1, whole - 1, -1):
+        part = canonical_shard(grouped[seps[dim - len(extents) - 1] : seps[dim - len(extents)]])
+        begin, count = box[dim]
         try:
             sliced, start = _interval(part, begin, count)
         except _NoRunError as stop:
-            raise _refusal(iters, shape, region, stop, inner) from None
+            index = stop.index * inner
+            if _is_concrete(iters, region):
+                index = _first_failure(iters, shape, region, Head(part, begin, count), inner)
+            raise _refusal(iters, shape, region, stop.reason, index) from None
         parts.insert(0, sliced)
         offset = combine(offset, start)
         inner *= count
+    if why is not None:
+        outer = canonical_shard(grouped[: seps[1]])
+        sliced, start = _slice_by_table(outer, extents[:whole], box[:whole], inner, why)
+        parts.insert(0, sliced)
+        offset = combine(offset, start)
     return tuple(it for part in parts for it in part), offset
+
+
+def _group_from_the_end(iters: Iters, shape: Shape) -> tuple[Iters, tuple[int, ...], int, NotExpressibleError | None]:
+    """Group by the shape, or by as many of its last dimensions as have boundaries.
+
+    Returns the iters and separators, how many leading dimensions form the first group, and why they do (None where
+    every dimension is a group of its own).
+    """
+    try:
+        return *group_iters(iters, shape), 0, None
+    except NotExpressibleError as error:
+        whole = error.facts["dim"] + 1
+        return *group_iters(iters, (math.prod(shape[:whole]), *shape[whole:])), whole, error
 
 
 def _merge_dimensions(shape: Shape, region: Region) -> tuple[Shape, Region]:
@@ -313,15 +335,19 @@ def _one_axis(extent: int, vector: Vector, index: int) -> Iter:
     return Iter(extent, *found)
 
 
-def _slice_by_table(iters: Iters, shape: Shape, region: Region, why: NotExpressibleError) -> tuple[Iters, Vector]:
-    """Judge a box whose shape the layout does not group by, point by point."""
-    count = math.prod(interval.length for interval in region)
+def _slice_by_table(
+    iters: Iters, shape: Shape, region: Region, inner: int, why: NotExpressibleError
+) -> tuple[Iters, Vector]:
+    """Judge dimensions that the layout does not group by, point by point; a point is ``inner`` elements of the box."""
     if not _is_concrete(iters, region):
         raise NotExpressibleError(
             f"slice: {show_region(region)} of {show_shape(shape)} has a symbolic begin or stride, and the layout does "
             f"not follow the shape's dimensions. {why}",
             region=region,
         ) from why
+    iters, shape, region, full = _divide_out(iters, shape, region)
+    inner *= math.prod(it.extent for it in full)
+    count = math.prod(interval.length for interval in region)
     if count > MAX_TABULATED:
         raise UndecidedError(
             f"slice: {show_region(region)} of {show_shape(shape)} fits no regrouping of {show_iters(iters)} and has "
@@ -330,23 +356,39 @@ def _slice_by_table(iters: Iters, shape: Shape, region: Region, why: NotExpressi
         ) from why
     values = _box_values(iters, shape, region, count)
     try:
-        return recognise_values(values)
+        found, start = recognise_values(values)
     except NotExpressibleError as error:
         raise NotExpressibleError(
             f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {error}",
-            index=error.index,
+            index=error.index * inner,
             region=region,
         ) from error
+    return (*found, *full), start
 
 
-def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[Axis, Any]:
-    """Tabulate the first ``limit`` values of an integer box, in row-major order."""
+def _divide_out(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Shape, Region, Iters]:
+    """Take off the inner digits that the box has whole: what is left of all three, and those digits."""
+    full: Iters = ()
+    while iters and shape[-1] > 1:
+        extent, stride, axis = iters[-1]
+        common = math.gcd(extent, shape[-1], *region[-1])
+        if common == 1:
+            break
+        full = (Iter(common, stride, axis), *full)
+        iters = canonical_shard((*iters[:-1], Iter(extent // common, stride * common, axis)))
+        shape = (*shape[:-1], shape[-1] // common)
+        region = (*region[:-1], Interval(*(x // common for x in region[-1])))
+    return iters, shape, region, full
+
+
+def _box_values(iters: Iters, shape: Shape, region: Region, count: int) -> dict[Axis, Any]:
+    """Tabulate the values of an integer box, in row-major order."""
     import numpy as np
 
     from layoutalg.algebra.evaluate import evaluate_exactly
 
-    position = np.arange(limit, dtype=np.int64)
-    index: Any = np.zeros(limit, dtype=np.int64)
+    position = np.arange(count, dtype=np.int64)
+    index: Any = np.zeros(count, dtype=np.int64)
     pitch = 1
     for extent, interval in zip(reversed(shape), reversed(region), strict=True):
         index = index + (interval.begin + position % interval.length) * pitch
@@ -355,19 +397,27 @@ def _box_values(iters: Iters, shape: Shape, region: Region, limit: int) -> dict[
     return evaluate_exactly(iters, index)
 
 
-def _refusal(iters: Iters, shape: Shape, region: Region, stop: _NoRunError, inner: Number) -> NotExpressibleError:
-    """Explain a refusal; the index is found on the box's first values where they are integers."""
-    index = stop.index * inner
-    if _is_concrete(iters, region):
-        total = math.prod(interval.length for interval in region)
-        values = _box_values(iters, shape, region, min(total, 1 << 16))
-        index = first_failure(values, total, default=index)
+def _first_failure(iters: Iters, shape: Shape, region: Region, dim: Head, inner: int) -> int:
+    """Return the first index of the box at which every layout fails, ``dim`` being the dimension that shows it.
+
+    ``inner`` elements of the box lie within one index of the dimension; they form whole digits.
+    """
+    box = tuple(interval.length for interval in region)
+
+    def value(n: int) -> Vector:
+        x = [interval.begin + k for interval, k in zip(region, split(n * inner, box), strict=True)]
+        return vector_at(iters, flatten(x, shape))
+
+    return first_failure(dim, math.prod(box) // inner, value) * inner
+
+
+def _refusal(iters: Iters, shape: Shape, region: Region, reason: str, index: Number) -> NotExpressibleError:
     return NotExpressibleError(
-        f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {stop.reason} "
+        f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {reason} "
         f"(first seen at index {index} of the box). Slice the two sides of that index apart",
         index=index,
         region=region,
-        reason=stop.reason,
+        reason=reason,
     )
 
 
