@@ -28,18 +28,19 @@ __all__ = ["from_cute", "to_cute", "to_cute_tuples"]
 IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 
 _TOKEN = re.compile(r"\s*(?:_?(?P<int>-?[0-9]+)|(?P<sign>[(),]))")
-_HEAD = re.compile(r"\s*(?:Sw|Swizzle)<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>\s*o\s*(?:_?(-?\d+)\s*o\s*)?")
+_HEAD = re.compile(
+    r"\s*(?:(?:Sw|Swizzle)<|SW_)\s*(\d+)\s*[,_]\s*(\d+)\s*[,_]\s*(-?\d+)\s*>?\s*o\s*(?:_?(-?\d+)\s*o\s*)?"
+)
 
 
-def from_cute(
-    layout: str | tuple[Any, Any], stride: Any = None, *, coordinates: bool = False
-) -> TileLayout | SwizzledLayout:
-    """Read a CuTe layout: text, a pair ``(shape, stride)``, or shape and stride as two nested tuples.
+def from_cute(layout: Any, stride: Any = None, *, coordinates: bool = False) -> TileLayout | SwizzledLayout:
+    """Read a CuTe layout: text, a pair ``(shape, stride)``, shape and stride apart, or a layout of another package.
 
     Law: without ``coordinates``, ``result.apply(i)["m"]`` is CuTe's ``layout(i)`` for every index i.
 
     Args:
-        layout: text as CuTe prints it (static ``_4`` and ``Sw<B,M,S> o offset o layout`` included), or the shape.
+        layout: text as CuTe and pycute print it (static ``_4`` and ``Sw<B,M,S> o offset o layout`` included), the
+            shape, or an object with ``shape`` and ``stride``, or a swizzled one (pycute, tensor-layouts), read by its fields.
         stride: the strides, congruent with the shape; column-major (CuTe's default) without them.
         coordinates: keep mode k as dimension k instead of keeping the index order.
 
@@ -52,6 +53,10 @@ def from_cute(
     """
     if isinstance(layout, str):
         return _from_text(layout, coordinates)
+    if not isinstance(layout, tuple | int):
+        return _from_object(layout, coordinates)
+    if isinstance(layout, int):
+        return _build(layout, stride, coordinates)
     if stride is None and len(layout) == 2 and all(isinstance(part, tuple) for part in layout):
         layout, stride = layout
     return _build(layout, stride, coordinates)
@@ -68,6 +73,24 @@ def _from_text(text: str, coordinates: bool) -> TileLayout | SwizzledLayout:
         return tile
     bits, base, shift, offset = (int(g or 0) for g in head.groups())
     return SwizzledLayout(Swizzle(bits, base, shift), tile + offset if offset else tile)
+
+
+def _from_object(layout: Any, coordinates: bool) -> TileLayout | SwizzledLayout:
+    """Read a composition (pycute: layoutB o offset o layoutA; tensor-layouts: outer o offset o inner), or a layout."""
+    for outer, inner in (("layoutB", "layoutA"), ("outer", "inner")):
+        if hasattr(layout, outer) and hasattr(layout, inner):
+            swizzle, tile = getattr(layout, outer), _from_object(getattr(layout, inner), coordinates)
+            if not all(hasattr(swizzle, name) for name in ("bits", "base", "shift")) or isinstance(
+                tile, SwizzledLayout
+            ):
+                raise NotExpressibleError(f"from_cute: {layout} composes more than one swizzle with one layout")
+            inside = tile + layout.offset if layout.offset else tile
+            return SwizzledLayout(Swizzle(swizzle.bits, swizzle.base, swizzle.shift), inside)
+    if not hasattr(layout, "shape") or not hasattr(layout, "stride"):
+        raise LayoutError(
+            f"from_cute reads text, tuples, and objects with shape and stride, not {type(layout).__name__}"
+        )
+    return _build(layout.shape, layout.stride, coordinates)
 
 
 def _build(shape: Any, stride: Any, coordinates: bool) -> TileLayout:
@@ -133,10 +156,12 @@ class _Reader:
             if self.take(")"):
                 return ()
             parts = [self.value(depth + 1)]
-            while self.take(","):
+            while not self.take(")"):
+                if not self.take(","):
+                    self.fail("expected ',' or ')' in a CuTe tuple")
+                if self.take(")"):  # Python's tuple of one: (4,)
+                    break
                 parts.append(self.value(depth + 1))
-            if not self.take(")"):
-                self.fail("expected ',' or ')' in a CuTe tuple")
             return tuple(parts)
         if found is None or found["int"] is None:
             self.fail("expected an integer or '(' of a CuTe layout")

@@ -25,16 +25,19 @@ _PLAIN = ("shard", "replica", "offset")
 _SWIZZLE = ("per_element", "swizzle_len", "atom_len", "swizzle_inner")
 
 
-def from_tirx(fields: Mapping[str, Any]) -> TileLayout | SwizzledLayout:
-    """Read the fields of a tile layout, or of a swizzled one (whose ``tile`` holds the former).
+def from_tirx(fields: Any) -> TileLayout | SwizzledLayout:
+    """Read a tile layout or a swizzled one: its fields (``tile`` holds the plain part), or an object of TIRx.
 
     Raises:
         LayoutError: fields are missing or unknown.
+        NotExpressibleError: an object whose numbers are expressions.
 
     >>> print(from_tirx({"per_element": 3, "swizzle_len": 3, "atom_len": 3, "swizzle_inner": True,
     ...     "tile": {"shard": [[512, 1, "m"]], "replica": [], "offset": {}}}))
     Sw<3,3,3> o S[512:1]
     """
+    if not isinstance(fields, Mapping):
+        fields = _fields_of(fields)
     if "tile" in fields:
         _check(fields, (*_SWIZZLE, "tile"))
         tile = from_tirx(fields["tile"])
@@ -43,6 +46,22 @@ def from_tirx(fields: Mapping[str, Any]) -> TileLayout | SwizzledLayout:
         return SwizzledLayout(Swizzle(**{name: fields[name] for name in _SWIZZLE}), tile)
     _check(fields, _PLAIN)
     return TileLayout.from_iters(shard=fields["shard"], replica=fields["replica"], offset=fields["offset"])
+
+
+def _fields_of(layout: Any) -> dict[str, Any]:
+    """Return the fields of a ``TileLayout`` or ``ComposeLayout`` of TIRx, whose numbers are constants of its own."""
+    if hasattr(layout, "tile_layout"):
+        swizzle = {name: int(getattr(layout, name)) for name in _SWIZZLE}
+        return {**swizzle, "swizzle_inner": bool(layout.swizzle_inner), "tile": _fields_of(layout.tile_layout)}
+    if not all(hasattr(layout, name) for name in _PLAIN):
+        raise LayoutError(f"from_tirx reads fields or layouts of TIRx, not {type(layout).__name__}")
+    try:
+        iters = {
+            name: [[int(i.extent), int(i.stride), i.axis.name] for i in getattr(layout, name)] for name in _PLAIN[:2]
+        }
+        return {**iters, "offset": {axis.name: int(value) for axis, value in layout.offset.items()}}
+    except TypeError as error:
+        raise NotExpressibleError(f"from_tirx: {layout} has symbolic numbers; substitute constants first") from error
 
 
 def _check(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
