@@ -10,8 +10,9 @@ finitely many vectors that a proof mentions.  So the laws hold in every dimensio
 * Sub-word plans: W must also avoid U = S + D, the bits that move an element inside its source or its destination word.
   ``greedy_step`` says that the greedy choice never fails while the three spaces are proper: were they to cover
   everything, S in ker A + W and in U + W would lie in ker B + W too, and D in ker A + W; then U + W would lie in both
-  others, so two proper subspaces would cover the space, which ``vector_outside_two`` excludes.  Hand part: dimensions,
-  U + W is proper while dim U + dim W < n, which gives the condition n - 5 >= dim U for five steps.
+  others, so two proper subspaces would cover the space, which ``vector_outside_two`` excludes.  The three spaces are
+  proper at every step if each of ker A, ker B and U leaves five dimensions, and no five lane bits avoid U where it does
+  not (``dimension_condition``).
 * Colouring: a bipartite multigraph needs no more colours than its largest degree.  Proved: a node with an uncoloured
   edge has a free colour (``free_colour``); the alternating path from one end of the edge never reaches the other
   (``path_sides``); exchanging the two colours along it keeps the colouring proper and frees the colour at both ends
@@ -108,6 +109,17 @@ def greedy_step(wrong: str) -> Sequent:
     if not wrong:
         given.append(in_z(s))
     return given, in_y(s)
+
+
+def dimension_condition(wrong: str) -> Sequent:
+    """If n - 5 >= dim U, U + W is proper while dim W < 5; if dim W = 5 and U and W share 0 alone, n - 5 >= dim U.
+
+    U is any of ker A, ker B and S + D.  Dimensions of sums and intersections add up, and none exceeds n.
+    """
+    n, u, w, total, shared = (z3.Int(name) for name in ("n", "u", "w", "total", "shared"))
+    given = [shared >= 0, shared <= u, shared <= w, total == u + w - shared, total <= n]
+    room = n - 4 >= u if wrong else n - 5 >= u
+    return given, z3.And(z3.Implies(z3.And(room, w < 5), total < n), z3.Implies(z3.And(w == 5, shared == 0), room))
 
 
 _COLOURS = 32
@@ -216,6 +228,24 @@ def _greedy_never_fails() -> Verdict:
     return Proved(f"{count} members evaluated")
 
 
+def _five_steps() -> Verdict:
+    """In GF(2)^6: five vectors can be found beside every line, and every space of five dimensions meets every plane."""
+    count = 0
+    for line in range(1, 64):
+        total = Span([line])
+        for _ in range(5):
+            total.add(next(x for x in range(64) if total.reduce(x)))
+        count += 1
+        if len(total.basis) != 6:
+            return Refuted("GF(2)^6", {"U": [line], "U_plus_W": total.basis})
+    for a, b in combinations(range(1, 64), 2):
+        for normal in range(1, 64):
+            count += 1
+            if all((normal & x).bit_count() % 2 for x in (a, b, a ^ b)):
+                return Refuted("GF(2)^6", {"U": [a, b], "normal": normal})
+    return Proved(f"{count} members evaluated")
+
+
 def _colourings() -> Verdict:
     """Bipartite multigraphs on 2 + 3 nodes, up to two parallel edges: colourable with the largest degree."""
     count = 0
@@ -273,6 +303,13 @@ def _replay_cover(_v: Mapping[str, Any]) -> tuple[Any, Any]:
     return covered and spaces[1].reduce(1) != 0, False
 
 
+def _replay_dimensions(v: Mapping[str, Any]) -> tuple[Any, Any]:
+    """U of the first unit vectors and W of those that are left: the mistake says that some vector is outside both."""
+    n, u, w = (int(v[name]) for name in ("n", "u", "w"))
+    total = Span([1 << bit for bit in range(min(n, u + w))])
+    return any(total.reduce(1 << bit) for bit in range(n)), n - 4 >= u
+
+
 def _replay_free(_v: Mapping[str, Any]) -> tuple[Any, Any]:
     """Two parallel edges use up two colours: a third edge, beyond the degree, finds none."""
     return _colourable([(0, 0)] * 2, 2), _colourable([(0, 0)] * 3, 2)
@@ -326,6 +363,7 @@ def _laws() -> Iterator[Law]:
     yield _law(extension, spaces, "outside K suffices", _replay_extension, _complements)
     yield _law(rank_step, spaces, "v anywhere", _replay_rank, _complements)
     yield _law(greedy_step, spaces, "three arbitrary subspaces", _replay_cover, _greedy_never_fails)
+    yield _law(dimension_condition, "all dimensions", "four dimensions suffice", _replay_dimensions, _five_steps)
     yield _law(free_colour, "32 colours", "every edge coloured", _replay_free, _colourings)
     yield _law(path_sides, graphs, "graphs that are not bipartite", _replay_sides, _colourings)
     yield _law(exchange, graphs, "a part of the path exchanged", _replay_exchange, _colourings)
