@@ -12,7 +12,6 @@ Sw<3,3,3> o S[(64,1,64):(64,4096,1)] 12288
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +27,8 @@ from codegen_cuda.values import Name, Value
 from layoutalg.errors import RangeError
 from layoutalg.hardware.dtypes import Dtype, dtype
 from layoutalg.hardware.machine import DEFAULT_MACHINE
+from layoutalg.hardware.mma import mma_shared_layout
 from layoutalg.hardware.tmem import tmem_datapath_layout
-from layoutalg.swizzle import Swizzle
 from layoutalg.swizzled import SwizzledLayout
 from layoutalg.tile import TileLayout
 
@@ -179,26 +178,20 @@ def mma_layout(shape: Sequence[int], element: Dtype, *, mode: int) -> Layout:
 
     Raises:
         PlanError: the atom does not divide the tile.
+        RangeError: no such mode, or elements of another width than 4, 8, 16 or 32 bits.
 
     >>> print(mma_layout((64, 128), dtype("f16"), mode=2))
     Sw<2,3,3> o S[(64,4,32):(32,2048,1)]
     """
-    if mode not in (0, 1, 2, 3):
-        raise RangeError(f"swizzle modes are 0 to 3, not {mode}", mode=mode)
-    row = _row(element, mode)
-    if len(shape) < 2 or shape[-1] % row or (mode and shape[-2] % _ROWS):
+    known = mode in (0, 1, 2, 3)
+    if known and (len(shape) < 2 or shape[-1] % _row(element, mode) or (mode and shape[-2] % _ROWS)):
         raise PlanError(
-            f"the atom of swizzle mode {mode}, {_ROWS if mode else 1} rows of {row} {element}, does not divide "
-            f"{tuple(shape)}",
+            f"the atom of swizzle mode {mode}, {_ROWS if mode else 1} rows of {_row(element, mode)} {element}, does "
+            f"not divide {tuple(shape)}",
             shape=tuple(shape),
             mode=mode,
         )
-    *lead, rows, columns = shape
-    size = rows * columns
-    shard = [(e, size * math.prod(lead[d + 1 :]), "m") for d, e in enumerate(lead)]
-    shard += [(rows, row, "m"), (columns // row, rows * row, "m"), (row, 1, "m")]
-    tile = TileLayout.from_iters(shard=shard)
-    return SwizzledLayout(Swizzle(mode, (_VECTOR_BITS // element.bits).bit_length() - 1, 3), tile) if mode else tile
+    return mma_shared_layout(element, mode, tuple(shape))
 
 
 def _row(element: Dtype, mode: int) -> int:
