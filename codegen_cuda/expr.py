@@ -9,18 +9,25 @@ write:
 >>> print(i * 8 + j, (i * 8 + j) // 8, (i * 8 + j) % 8, (i * 8 + j) // 2, sep=" | ")
 i * 8 + j | i | j | i * 4 + (j >> 1)
 
-The rules, each a law about integers in ``verify.laws.index_arithmetic`` under the name in brackets:
+The rules are laws about integers, proved in ``verify.laws.index_arithmetic`` under the names in brackets; every return
+of a simplifying method names those that it stands on.
 
 * floor((k*B + r) / k) = B + floor(r / k), and (k*B + r) mod k = r mod k [multiple_leaves];
 * 0 <= r < k: floor(r / k) = 0, r mod k = r [small_vanishes];
 * 0 <= r < g: floor((g*B + r) / (g*q)) = floor(B / q), (g*B + r) mod (g*q) = g*(B mod q) + r [digit_splits];
 * a = s (mod k): floor((a + r) / k) = (a - s)/k + floor((s + r) / k), (a + r) mod k = (s + r) mod k [residue_is_enough];
-* floor(floor(x / a) / b) = floor(x / (a*b)) [quotients_nest]; k divides m: (x mod m) mod k = x mod k [remainders_nest];
+* floor(floor(x / a) / b) = floor(x / (a*b)) [quotients_nest]; k divides m: (x mod m) mod k = x mod k
+  [remainders_nest]; k divides c*m: (c*(x mod m) + r) mod k = (c*x + r) mod k [scaled_remainder];
 * k*floor(x / k) + x mod k = x [digits_recombine];
-* no bit in common: x ^ y = x + y [disjoint_bits_add]; x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps],
-  [mask_clears], [low_mask_is_remainder].
-
-C divides towards zero and Python floors; the two agree where the dividend is not negative, and nothing else is divided.
+* no bit in common: x ^ y = x + y [disjoint_bits_add]; x ^ x = 0 [equal_words_cancel]; bits of a constant beyond those
+  of x are added [far_bits_add];
+* x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps], [mask_clears], [low_mask_is_remainder];
+* ranges: order survives multiplication [products_keep_order] and division [quotients_keep_order];
+* divisibility: residues add [residues_add], and give the low bits [low_bits_of_a_residue];
+* bits: below a bound [reach_of_a_bound], of sums of words with disjoint bits [bits_of_a_sum], of ``^`` and ``&``
+  [bits_of_operations], of quotients by powers of two [bits_of_a_quotient];
+* C: a shift is such a quotient [shift_is_quotient]; ``/`` and ``%`` round towards zero, which is the same where the
+  dividend is not negative [truncation_is_floor], and nothing else is divided.
 """
 
 from __future__ import annotations
@@ -62,10 +69,10 @@ class Atom:
         if self.op == "^":
             return f"({self.constant} ^ {inner})"
         if self.op == "/" and _is_power(self.constant):
-            return f"({inner} >> {self.constant.bit_length() - 1})"
+            return f"({inner} >> {self.constant.bit_length() - 1})"  # [shift_is_quotient]
         if self.op == "%" and _is_power(self.constant):
-            return f"({inner} & {self.constant - 1})"
-        return f"({inner} {self.op} {self.constant})"
+            return f"({inner} & {self.constant - 1})"  # [low_mask_is_remainder]
+        return f"({inner} {self.op} {self.constant})"  # [truncation_is_floor]
 
     def congruence(self) -> tuple[int, int]:
         """Return ``(modulus, residue)`` with ``value = residue (mod modulus)``."""
@@ -74,9 +81,9 @@ class Atom:
         if self.op == "%":
             modulus, residue = self.operand.congruence()
             common = math.gcd(modulus, self.constant)
-            return common, residue % common
+            return common, residue % common  # [residues_add]
         bits = self.possible_bits()
-        return (bits & -bits, 0) if bits > 0 else (1, 0)
+        return (bits & -bits, 0) if bits > 0 else (1, 0)  # [mask_clears]
 
     def possible_bits(self) -> int:
         """Return a mask of the bits that may be set; -1 where the value may be negative."""
@@ -85,17 +92,17 @@ class Atom:
         reach = (1 << self.high.bit_length()) - 1
         if self.operand is None:
             zeros = (self.step & -self.step) - 1
-            return reach & ~zeros | self.start & zeros
+            return reach & ~zeros | self.start & zeros  # [reach_of_a_bound] [low_bits_of_a_residue]
         inner = self.operand.possible_bits()
         if self.other is not None:
-            return reach & (inner | self.other.possible_bits())
+            return reach & (inner | self.other.possible_bits())  # [bits_of_operations]
         if self.op in "/%" and not _is_power(self.constant):
-            return reach
+            return reach  # [reach_of_a_bound]
         return reach & {
-            "/": inner // self.constant,
-            "%": inner & (self.constant - 1),
-            "&": inner & self.constant,
-            "^": inner | self.constant,
+            "/": inner // self.constant,  # [bits_of_a_quotient]
+            "%": inner & (self.constant - 1),  # [low_mask_is_remainder]
+            "&": inner & self.constant,  # [bits_of_operations]
+            "^": inner | self.constant,  # [bits_of_operations]
         }.get(self.op, -1)
 
 
@@ -131,7 +138,7 @@ class Expr:
         for atom, c in self.terms:
             ends = (atom.low * c, atom.high * c)
             low, high = low + min(ends), high + max(ends)
-        return low, high
+        return low, high  # [products_keep_order]
 
     def congruence(self) -> tuple[int, int]:
         """Return the strongest known ``(modulus, residue)``; modulus 0 for a constant.
@@ -143,7 +150,7 @@ class Expr:
         for atom, c in self.terms:
             step, start = atom.congruence()
             modulus, residue = math.gcd(modulus, c * step), residue + c * start
-        return modulus, residue % modulus if modulus else residue
+        return modulus, residue % modulus if modulus else residue  # [residues_add]
 
     def is_multiple_of(self, k: int) -> bool:
         """Say whether k is known to divide the value."""
@@ -165,14 +172,14 @@ class Expr:
         parts = [self.const]
         for atom, c in self.terms:
             if c < 0 or not _is_power(c) or atom.low < 0:
-                return reach
+                return reach  # [reach_of_a_bound] [low_bits_of_a_residue]
             parts.append(atom.possible_bits() * c)
         union = 0
         for part in parts:
             if union & part:  # a carry may reach any bit
-                return reach
+                return reach  # [reach_of_a_bound] [low_bits_of_a_residue]
             union |= part
-        return reach & union
+        return reach & union  # [bits_of_a_sum]
 
     def within(self, low: int, high: int) -> Expr:
         """Return the same value, known to lie in ``[low, high]`` as well: the caller has seen to that.
@@ -203,7 +210,7 @@ class Expr:
                 quotient = next(iter(_quotient_of(atom.operand, atom.constant)), None)
                 if quotient is not None and terms.get(quotient) == c * atom.constant:
                     rest = Expr(self.const, tuple((a, d) for a, d in self.terms if a not in (atom, quotient)))
-                    return rest + atom.operand * c
+                    return rest + atom.operand * c  # [digits_recombine]
         return self
 
     __radd__ = __add__
@@ -225,14 +232,21 @@ class Expr:
     def __floordiv__(self, k: int) -> Expr:
         """floor(self / k): multiples of k leave the quotient, a rest within [0, k) vanishes."""
         whole, rest = self._split(k)
-        return whole + rest._quotient(k)
+        if self._needs_whole(rest, k):
+            return self._quotient(k)  # [quotients_keep_order]
+        return whole + rest._quotient(k)  # [multiple_leaves]
 
     def __mod__(self, k: int) -> Expr:
         """self mod k: multiples of k vanish, a rest within [0, k) stays as it is."""
-        return self._split(k)[1]._remainder(k)
+        rest = self._split(k)[1]
+        return (self if self._needs_whole(rest, k) else rest)._remainder(k)  # [multiple_leaves]
 
     def __divmod__(self, k: int) -> tuple[Expr, Expr]:
         return self // k, self % k
+
+    def _needs_whole(self, rest: Expr, k: int) -> bool:
+        """Say whether only the whole is known not to be negative, as 7 - j is and 1 - j is not."""
+        return rest.bounds()[0] < 0 <= self.bounds()[0] and rest._digit(k) is None
 
     def _split(self, k: int) -> tuple[Expr, Expr]:
         """Write self as ``k * whole + rest`` with every multiple of k in whole."""
@@ -245,33 +259,33 @@ class Expr:
     def _quotient(self, k: int) -> Expr:
         low, high = self.bounds()
         if low >= 0 and high < k:
-            return Expr(0, ())
+            return Expr(0, ())  # [small_vanishes]
         if (parts := self._digit(k)) is not None:
-            return parts[1] // (k // parts[0])
+            return parts[1] // (k // parts[0])  # [digit_splits]
         single = self._single()
         if single is not None and single.op == "/" and single.operand is not None:
-            return single.operand // (single.constant * k)
+            return single.operand // (single.constant * k)  # [quotients_nest]
         for atom, c in self.terms if len(self.terms) > 1 or self.const else ():
             step, start = atom.congruence()
             if c > 0 and atom.low >= 0 and c * step % k == 0:
                 part = Expr(0, ((atom, c),))
-                return part // k - c * start // k + (self - part + c * start) // k
-        return self._atom("/", k, low // k, high // k)
+                return part // k - c * start // k + (self - part + c * start) // k  # [residue_is_enough]
+        return self._atom("/", k, low // k, high // k)  # [quotients_keep_order]
 
     def _remainder(self, k: int) -> Expr:
         low, high = self.bounds()
         if low >= 0 and high < k:
-            return self
+            return self  # [small_vanishes]
         for atom, c in self.terms:
             part = Expr(0, ((atom, c),))
             step, start = atom.congruence()
             if c * step % k == 0:
-                return (self - part + c * start) % k
+                return (self - part + c * start) % k  # [residue_is_enough]
             if atom.op == "%" and atom.operand is not None and c * atom.constant % k == 0:
-                return (self - part + atom.operand * c) % k
+                return (self - part + atom.operand * c) % k  # [scaled_remainder] [remainders_nest]
         if (parts := self._digit(k)) is not None:
             g, large, small = parts
-            return large % (k // g) * g + small
+            return large % (k // g) * g + small  # [digit_splits]
         return self._atom("%", k, 0, k - 1)
 
     def _digit(self, k: int) -> tuple[int, Expr, Expr] | None:
@@ -296,19 +310,19 @@ class Expr:
         reach = (1 << self.bounds()[1].bit_length()) - 1
         inner, outer = constant & reach, constant & ~reach
         if not self.terms or not inner:
-            return Expr(self.const ^ constant, ()) if not self.terms else self + outer
-        return self._atom("^", inner, 0, reach) + outer
+            return Expr(self.const ^ constant, ()) if not self.terms else self + outer  # [far_bits_add]
+        return self._atom("^", inner, 0, reach) + outer  # [far_bits_add]
 
     def _xor(self, other: Expr) -> Expr:
         if not self.terms:
             return other ^ self.const
         if self == other:
-            return Expr(0, ())
+            return Expr(0, ())  # [equal_words_cancel]
         mine, theirs = self.possible_bits(), other.possible_bits()
         if mine < 0 or theirs < 0:
             raise RangeError(f"{self} ^ {other} may be negative, and has no bound then")
         if not mine & theirs:
-            return self + other
+            return self + other  # [disjoint_bits_add]
         return self.exclusive(other)
 
     __rxor__ = __xor__
@@ -324,13 +338,13 @@ class Expr:
         if mine < 0 or theirs < 0:
             raise RangeError(f"{self} ^ {other} may be negative, and has no bound then")
         reach = (1 << max(mine, theirs).bit_length()) - 1
-        return Expr(0, ((Atom("^", "", self, 0, 0, reach, other=other), 1),))
+        return Expr(0, ((Atom("^", "", self, 0, 0, reach, other=other), 1),))  # [bits_of_operations]
 
     def __and__(self, mask: int) -> Expr:
         """Bitwise and; kept as written even where the range makes it redundant."""
         if not self.terms:
             return Expr(self.const & mask, ())
-        return self._atom("&", mask, 0, min(mask, self.bounds()[1]))
+        return self._atom("&", mask, 0, min(mask, self.bounds()[1]))  # [bits_of_operations]
 
     def masked(self, mask: int) -> Expr:
         """Bitwise and, simplified by the bits that the value may have.
@@ -341,14 +355,14 @@ class Expr:
         """
         bits = self.possible_bits()
         if bits >= 0 and not bits & ~mask:
-            return self
+            return self  # [mask_keeps]
         if bits >= 0 and not bits & mask:
-            return Expr(0, ())
-        return self % (mask + 1) if mask > 0 and _is_power(mask + 1) else self & mask
+            return Expr(0, ())  # [mask_clears]
+        return self % (mask + 1) if mask > 0 and _is_power(mask + 1) else self & mask  # [low_mask_is_remainder]
 
     def __rshift__(self, bits: int) -> Expr:
         """Shift right, the quotient by a power of two."""
-        return self // (1 << bits)
+        return self // (1 << bits)  # [shift_is_quotient]
 
     def __lshift__(self, bits: int) -> Expr:
         """Shift left, the product with a power of two."""

@@ -184,6 +184,19 @@ def quotients_keep_order(w: World) -> Any:
     return x % k <= y % k if w.wrong else x // k <= y // k
 
 
+@step(
+    ALL,
+    mutants={"any factor": lambda v: (v["x"] <= v["y"], v["x"] * -v["c"] <= v["y"] * -v["c"])},
+)
+def products_keep_order(w: World) -> Any:
+    """x <= y and c >= 1 imply c*x <= c*y, so bounds of atoms sum to bounds of the linear form."""
+    c, x, y = w.extent("c"), w.integer("x"), w.integer("y")
+    w.assume(x <= y)
+    w.know("positive", y - x, c)
+    factor = -c if w.wrong else c
+    return x * factor <= y * factor
+
+
 # -- bits ----------------------------------------------------------------------------------------------------------
 
 # One function of the unknowns and of whether the mistake is made, on bit-vectors and on numpy's unsigned words alike.
