@@ -40,7 +40,7 @@ def from_cute(layout: Any, stride: Any = None, *, coordinates: bool = False) -> 
 
     Args:
         layout: text as CuTe and pycute print it (static ``_4`` and ``Sw<B,M,S> o offset o layout`` included), the
-            shape, or an object with ``shape`` and ``stride``, or a swizzled one (pycute, tensor-layouts), read by its fields.
+            shape, or an object of pycute or tensor-layouts: with ``shape`` and ``stride``, or swizzled.
         stride: the strides, congruent with the shape; column-major (CuTe's default) without them.
         coordinates: keep mode k as dimension k instead of keeping the index order.
 
