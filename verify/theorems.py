@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from verify.laws.core import Law
+from verify.laws.coverage import REASONS, laws_of, operations
 from verify.verdict import Verdict
 
 __all__ = ["theorems"]
@@ -19,6 +20,7 @@ def theorems(rows: Iterable[tuple[Law, Verdict]]) -> str:
         "positive extents; a *family* runs the shipping code on solver terms: the extents named, every integer stride,",
         "offset and position, every feasible path. An *exhaustive* law tries every member of a finite list and uses no",
         "solver; *answers* certifies one answer. Each law lists the wrong implementations that it refutes.",
+        "The last section lists the public operations with their laws.",
         "What the proofs rest on, the parts argued by hand included, is in [trusted_base.md](trusted_base.md).",
     ]
     group = ""
@@ -36,7 +38,17 @@ def theorems(rows: Iterable[tuple[Law, Verdict]]) -> str:
             "; ".join(m.name for m in law.mutants),
         )
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    lines += ["", *_operations()]
     return "\n".join(lines) + "\n"
+
+
+def _operations() -> list[str]:
+    """The same laws by operation, with the reason where there is none."""
+    lines = ["## Laws by operation", "", "| operation | laws, or why there is none |", "| --- | --- |"]
+    for operation in operations():
+        about = ", ".join(laws_of(operation)) or f"none: {REASONS[operation]}"
+        lines.append(f"| {_cell(operation)} | {_cell(about)} |")
+    return lines
 
 
 def _cell(text: str) -> str:

@@ -11,9 +11,10 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from layoutalg import index
 from layoutalg.algebra import slicing
-from layoutalg.errors import NotExpressibleError
-from layoutalg.index import flatten
+from layoutalg.errors import LayoutError, NotExpressibleError, UndecidedError
+from layoutalg.index import Param, flatten
 from layoutalg.iters import Iter
 from layoutalg.tile import TileLayout
 from verify.explore import holds
@@ -68,9 +69,58 @@ def _judge(member: Cut, answer: Any) -> bool:
     if isinstance(answer, NotExpressibleError):
         return holds(no_layout(wanted), {}) and answer.index == agreement(wanted)
     found = table(answer)
-    return len(found) == len(wanted) and all(
-        all(a.get(axis, 0) == b.get(axis, 0) for axis in {**a, **b}) for a, b in zip(wanted, found, strict=True)
+    return len(found) == len(wanted) and all(map(_agree, wanted, found))
+
+
+class Moving(NamedTuple):
+    """A box of a layout whose begin is ``start + step*p``."""
+
+    layout: TileLayout
+    start: int
+    step: int
+    length: int
+    values: int
+
+
+def _moving() -> Iterator[Moving]:
+    lists = ("S[16:3]", "S[(4,4):(10,1)]", "S[(2,8):(1@laneid,2)]", "S[(2,2,4):(50,7,1)]", "S[(4,4):(1,4)] + 5")
+    for text, start, step, length, values in product(lists, (0, 1, 2, 4), (1, 2, 4, 8), (1, 2, 3, 4, 8), (2, 3, 4)):
+        if start + step * (values - 1) + length <= 16:
+            yield Moving(TileLayout.parse(text), start, step, length, values)
+
+
+def _run_moving(member: Moving) -> Any:
+    begin = member.start + member.step * Param("p", 0, member.values)
+    try:
+        return member.layout.slice((16,), ((begin, begin + member.length),))
+    except (NotExpressibleError, UndecidedError) as refusal:
+        return refusal
+
+
+def _judge_moving(member: Moving, answer: Any) -> bool:
+    """For each value of p the slice at that begin.
+
+    A refusal means that steps are no multiple of the inner extents, or that no layout with affine offsets does that.
+    """
+    whole = table(member.layout)
+    begins = [member.start + member.step * p for p in range(member.values)]
+    boxes = [whole[begin : begin + member.length] for begin in begins]
+    if not isinstance(answer, LayoutError):
+        found = [table(answer.substitute(p=p) if answer.params else answer) for p in range(member.values)]
+        return all(_agree(a, b) for box, part in zip(boxes, found, strict=True) for a, b in zip(box, part, strict=True))
+    inner = prod(it.extent for it in member.layout.canonicalize().shard[1:])
+    if member.step % inner:
+        return True
+    moved = [[{a: x[a] - box[0][a] for a in x} for x in box] for box in boxes]
+    starts = [box[0] for box in boxes]
+    affine = all(
+        starts[k][a] - starts[0][a] == k * (starts[1][a] - starts[0][a]) for k in range(len(starts)) for a in starts[0]
     )
+    return not (affine and all(x == moved[0] for x in moved)) or holds(no_layout(boxes[0]), {})
+
+
+def _agree(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return all(a.get(axis, 0) == b.get(axis, 0) for axis in {**a, **b})
 
 
 _right_plain = slicing.slice_plain
@@ -105,6 +155,14 @@ def _one_later(*arguments: Any) -> NotExpressibleError:
     return NotExpressibleError(str(right), index=right.index + 1)
 
 
+def _rounded(value: Any, divisor: int) -> Any:
+    """Quotient and remainder of the constant part, with the parameters' part divided as if it were exact."""
+    quotient, rest = divmod(value.const, divisor)
+    for param, c in value.terms:
+        quotient = quotient + c // divisor * param
+    return quotient, rest
+
+
 LAWS: tuple[Law, ...] = (
     exhaustive(
         "slicing_numbers.short_way",
@@ -130,5 +188,15 @@ LAWS: tuple[Law, ...] = (
             "the box listed column by column": [Patch(_right_table, _columns_first)],
             "the first failure one too late": [Patch(_right_refusal, _one_later)],
         },
+    ),
+    exhaustive(
+        "slicing_numbers.parameters",
+        "A slice whose begin is start + step*p has for each value of p the values of the slice at that begin; it "
+        "refuses only where the step is no multiple of the inner extents, or no layout with an affine offset has them.",
+        scope="five layouts of 16 elements, starts to 4, steps to 8, lengths to 8, two to four values of p",
+        members=_moving,
+        run=_run_moving,
+        judge=_judge_moving,
+        mutants={"the remainder of the step forgotten": [Patch(index.divide_affine, _rounded)]},
     ),
 )

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from layoutalg.algebra import swizzling
 from layoutalg.errors import NotExpressibleError
 from layoutalg.index import flatten
@@ -177,29 +179,55 @@ def _judge_tiling(member: Tiling, answer: Any) -> bool:
     )
 
 
-def _run_compared(member: tuple[SwizzledLayout, SwizzledLayout]) -> Any:
+Two = tuple[SwizzledLayout, SwizzledLayout]
+
+
+def _run_compared(member: Two) -> Any:
     a, b = member
-    plain = attempt(a.as_tile)
-    same = a.inner.size == b.inner.size
-    return a.difference(b) if same else None, a.equivalent(b), plain, a.span(), tuple(a.image()), a.is_injective()
+    return a.difference(b), a.equivalent(b)
 
 
-def _judge_compared(member: tuple[SwizzledLayout, SwizzledLayout], answer: Any) -> bool:
-    difference, equivalent, plain, span, image, injective = answer
+def _judge_compared(member: Two, answer: Any) -> bool:
+    difference, equivalent = answer
     a, b = map(_addresses, member)
-    first = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
-    if equivalent != (a == b) or (len(a) == len(b) and (difference is None) != (first is None)):
-        return False
-    if difference is not None and len(a) == len(b) and difference[0] != first:
-        return False
+    if len(a) != len(b):
+        return not equivalent and difference[0] is None
+    first = next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
+    return equivalent == (first is None) and (difference is None if first is None else difference[0] == first)
+
+
+class Moved(NamedTuple):
+    """A swizzled tile, moved by some elements before the swizzle."""
+
+    layout: SwizzledLayout
+    by: int
+
+
+def _moved(member: Moved) -> SwizzledLayout:
+    return SwizzledLayout(member.layout.swizzle, member.layout.inner + member.by)
+
+
+def _run_image(member: Moved) -> Any:
+    layout = _moved(member)
+    values = _addresses(layout)
+    box = {"m": (min(values), max(values) + 1)}
+    seen = layout.evaluate(np.arange(layout.size))["m"].tolist(), [layout.places(n) for n in range(layout.size)]
+    facts = layout.is_injective(), layout.is_bijective_onto(box), layout.is_contiguous()
+    return attempt(layout.as_tile), layout.span(), tuple(layout.image()), layout.first_collision(), facts, *seen
+
+
+def _judge_image(member: Moved, answer: Any) -> bool:
+    plain, span, image, shared, facts, batch, places = answer
+    a = _addresses(_moved(member))
     if isinstance(plain, NotExpressibleError):
         fits = holds(no_layout([{"m": x} for x in a]), {})
     else:
         fits = [plain.apply(n).get("m", 0) for n in range(plain.size)] == a
-    values = sorted(set(a))
-    return bool(
-        fits and span == values[-1] - values[0] + 1 and list(image) == values and injective == (len(values) == len(a))
-    )
+    values, once = sorted(set(a)), len(set(a)) == len(a)
+    full = once and len(values) == values[-1] - values[0] + 1
+    meets = shared is None if once else shared[0] != shared[1] and a[shared[0]] == a[shared[1]]
+    counted = span == values[-1] - values[0] + 1 and list(image) == values and facts == (once, full, full)
+    return bool(fits and counted and meets and batch == a and places == [({"m": x},) for x in a])
 
 
 def _offset_outside(layout: SwizzledLayout, tile: TileLayout) -> SwizzledLayout:
@@ -210,6 +238,10 @@ def _offset_outside(layout: SwizzledLayout, tile: TileLayout) -> SwizzledLayout:
 
 def _span_of_tile(layout: SwizzledLayout, axis: Any = None) -> int:
     return int(layout.inner.span(axis or layout.axis))
+
+
+def _tiles_compared(a: SwizzledLayout, b: Any) -> Any:
+    return a.inner.difference(b.inner)
 
 
 _right_with = SwizzledLayout._with
@@ -249,13 +281,25 @@ def _laws() -> Iterator[Law]:
     )
     yield exhaustive(
         "swizzled.places",
-        "difference names the first address that differs, equivalent is the equality of all, as_tile finds the plain "
-        "layout if there is one, and span, image and is_injective are those of the addresses.",
+        "difference names the first address that differs, and equivalent is the equality of all addresses.",
         scope="every pair of eight tiles under six swizzles",
         members=lambda: product(_layouts(), repeat=2),
         run=_run_compared,
         judge=_judge_compared,
-        mutants={"the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledLayout)]},
+        mutants={"tiles compared under different swizzles": [Patch(swizzling.first_difference, _tiles_compared)]},
+    )
+    yield exhaustive(
+        "swizzled.images",
+        "as_tile finds the plain layout with the addresses if there is one; span, image, the first collision, "
+        "injectivity, contiguity, places and batches are those of the addresses.",
+        scope="eight tiles under six swizzles, moved by 0, 1 and 3 elements",
+        members=lambda: (Moved(*pair) for pair in product(_layouts(), (0, 1, 3))),
+        run=_run_image,
+        judge=_judge_image,
+        mutants={
+            "the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledLayout)],
+            "the tile for the plain form": [Patch(SwizzledLayout.as_tile, lambda x: x.inner, SwizzledLayout)],
+        },
     )
 
 
