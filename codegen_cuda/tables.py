@@ -54,6 +54,7 @@ class Table:
         shape: extents, as C has them.
         rows: the words of each element, row-major.
         comment: what they are.
+        digits: hexadecimal digits of each word, where words stand for bits; 0 for decimal numbers.
 
     Raises:
         PlanError: not as many elements as the shape has, or not as many words as an element has.
@@ -64,6 +65,7 @@ class Table:
     shape: tuple[int, ...]
     rows: tuple[tuple[int, ...], ...]
     comment: str = ""
+    digits: int = 0
 
     def __post_init__(self) -> None:
         words = max(1, self.kind.bits // 32)
@@ -86,7 +88,8 @@ class Table:
 
     def text(self) -> str:
         """Return the definition in C."""
-        words = [str(row[0]) if len(row) == 1 else "{" + ", ".join(map(str, row)) + "}" for row in self.rows]
+        spelled = [[f"{word:#0{self.digits + 2}x}" if self.digits else str(word) for word in row] for row in self.rows]
+        words = [row[0] if len(row) == 1 else "{" + ", ".join(row) + "}" for row in spelled]
         extents = "".join(f"[{extent}]" for extent in self.shape)
         head = f"__device__ const {c_type(self.kind)} {self.name}{extents} = "
         return (f"// {self.comment}\n" if self.comment else "") + head + _braces(words, self.shape, 0) + ";\n"

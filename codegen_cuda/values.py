@@ -386,5 +386,5 @@ def _side(side: Expr | Value) -> str:
     if isinstance(side, Value):
         return side.text()
     if not side.terms and _INT32[1] < side.const < 1 << 32:  # compared with unsigned numbers
-        return f"{side.const}u"
+        return f"{side.const:#x}u"
     return checked_text(side)

@@ -22,10 +22,11 @@ from codegen_cuda.permute.linear import apply
 from codegen_cuda.permute.plan import LANES, Plan
 from codegen_cuda.permute.problem import Layout, Problem
 from codegen_cuda.permute.rotation import rotation_order, rotation_positions
+from codegen_cuda.permute.sharing import share
 from codegen_cuda.permute.task import Ints, task_of
 from codegen_cuda.permute.xor import xor_elements
 from codegen_cuda.tables import Table
-from codegen_cuda.values import Combination, Value, all_of, as_index, compare
+from codegen_cuda.values import Combination, Literal, Value, all_of, as_index, compare
 from codegen_cuda.words import cast, field
 from layoutalg.hardware.dtypes import Dtype, dtype
 
@@ -164,22 +165,25 @@ def _registers(problem: Problem, plan: Plan) -> int:
 def _xor(problem: Problem, plan: Plan, _: str) -> _Schedule:
     element = xor_elements(problem, dict(plan.details))
     count = _registers(problem, plan)
-    return _Schedule(tuple(_slot(problem.source, problem.destination, element(r)) for r in range(count)))
+    places = [[address(side, element(r)) for r in range(count)] for side in (problem.source, problem.destination)]
+    return _Schedule(tuple(Slot(all_of(), source, target) for source, target in zip(*places, strict=True)))
 
 
 def _rotation(problem: Problem, plan: Plan, _: str) -> _Schedule:
     details = dict(plan.details)
     order, position = rotation_order(problem, details), rotation_positions(problem, details)
+    positions = [position(r) for r in range(_registers(problem, plan))]
+    # A position that is never beyond the end is not compared, and needs no name for that.
+    compared = [at if at.bounds()[1] >= problem.size else Expr.of(0) for at in positions]
+    sides = [[address(side, at) for at in positions] for side in (order.source, order.destination)]
+    setup, shared = share([*compared, *sides[0], *sides[1]])
+    count = len(positions)
     slots = []
-    for r in range(_registers(problem, plan)):
-        at, first = position(r), r * problem.warps
-        guard = all_of(compare(warp_variable(problem) + first, "<", len(plan.slots)), compare(at, "<", problem.size))
-        slots.append(_slot(order.source, order.destination, at, guard))
-    return _Schedule(tuple(slots))
-
-
-def _slot(source: Layout, destination: Layout, element: Expr, guard: Combination | None = None) -> Slot:
-    return Slot(guard or all_of(), address(source, element), address(destination, element))
+    for r, (at, source, target) in enumerate(zip(shared[:count], shared[count:], shared[2 * count :], strict=False)):
+        warp = warp_variable(problem) + r * problem.warps
+        guard = all_of(compare(warp, "<", len(plan.slots)), compare(at, "<", problem.size))
+        slots.append(Slot(guard, source, target))
+    return _Schedule(tuple(slots), tuple(setup))
 
 
 def _gf2(problem: Problem, _: Plan, name: str) -> _Schedule:
@@ -285,13 +289,14 @@ def _looked_up(problem: Problem, name: str, sources: Ints, targets: Ints, starts
         (rows * warps, LANES),
         tuple(map(tuple, listed.tolist())),
         f"Per lane and slot: {content}; all ones: idle.",
+        digits=8,
     )
     loads = [let(f"t{i}", table[warp_variable(problem) + i * warps, lane_variable()]) for i in range(rows)]
     slots = []
     for r in range(registers):
         fields = [field(loads[k // vector].var, k % vector) for k in range(r * per, (r + 1) * per)]
         guard = all_of(*([compare(fields[0], "!=", _IDLE)] if idle[r].any() else []))
-        parts = fields if wide else [fields[0] & _HALF, fields[0] >> 16]
+        parts = fields if wide else [fields[0] & Literal(_HALF, _WORD, digits=4), fields[0] >> 16]
         slots.append(Slot(guard, *(_moved(part, start) for part, start in zip(parts, starts, strict=True))))
     return _Schedule(tuple(slots), tuple(loads), (table,))
 

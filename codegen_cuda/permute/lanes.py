@@ -142,7 +142,7 @@ class _Entries:
             self.loaded.append(let(f"t{row}", Lookup(self.pointer, (Expr.of(row), lane_variable()))))
             statements.append(self.loaded[-1])
         word = word_of(self.loaded[row].var, place // 2)
-        return word & 0xFFFF if place % 2 == 0 else word >> 16
+        return word & Literal(0xFFFF, dtype("uint32"), digits=4) if place % 2 == 0 else word >> 16
 
     def table(self) -> Table:
         """Return the table."""
@@ -152,7 +152,7 @@ class _Entries:
         words = flat[0::2] | flat[1::2] << 16
         listed = words.reshape(rows, 4, LANES).transpose(0, 2, 1).reshape(-1, 4).tolist()
         comment = "Per lane, 16 bits each, in order of use: indices of accesses (0xffff: idle) and selectors of bytes."
-        return Table(self.pointer.name, _ROW, (rows, LANES), tuple(map(tuple, listed)), comment)
+        return Table(self.pointer.name, _ROW, (rows, LANES), tuple(map(tuple, listed)), comment, digits=8)
 
 
 def lane_body(problem: Problem, plan: Plan, task: Task, name: str, buffers: Sides) -> Phases:
