@@ -15,7 +15,6 @@ from typing import Any
 from layoutalg.algebra import compose as module
 from layoutalg.algebra import inverses
 from layoutalg.algebra.canonical import canonical_shard
-from layoutalg.algebra.recognise import recognise
 from layoutalg.errors import NotExpressibleError
 from layoutalg.iters import Iter, size_of, vector_at
 from layoutalg.tile import TileLayout
@@ -242,10 +241,9 @@ def _judge_product(member: tuple[TileLayout, TileLayout], answer: Any) -> bool:
     a, b = member
     copies = [place["m"] for place in table(b)]
     starts = _greedy(a, a.size * (max(copies) + 1))
-    if starts is None or holds(no_layout([{"m": c} for c in starts]), {}):
+    if starts is None:
         return isinstance(answer, NotExpressibleError)
-    listed = recognise({"m": starts})
-    moved = [_extended(listed, copy) for copy in copies]
+    moved = [starts[copy] for copy in copies]
     if isinstance(answer, NotExpressibleError):
         return holds(no_layout([{"m": c} for c in moved]), {})
     return _has_values(answer, [c + place["m"] for c in moved for place in table(a)])
@@ -318,7 +316,12 @@ def _cosize_for_size(b: Any, size: int) -> Any:
 
 
 _right_compose = module.compose
-_one = TileLayout.parse("S[1:1]")
+
+
+def _gap_after_all(steps: Any) -> Any:
+    """Gaps between the elements of A are left empty."""
+    gaps: Any = _right_gaps(steps)
+    return gaps and gaps[-1:]
 
 
 def _laws() -> Iterator[Law]:
@@ -367,14 +370,15 @@ def _laws() -> Iterator[Law]:
     )
     yield exhaustive(
         "compose.logical_product",
-        "logical_product(A, B) has at (j, i) the value A(i) + c, c the translate of A's complement at B(j); where it "
-        "refuses, there is no complement or its values at B are no layout.",
+        "logical_product(A, B) has at (j, i) the value A(i) + c, c number B(j) of the translates at which copies of A "
+        "are disjoint and leave no gap; where it refuses, there are none or those at B are no layout.",
         scope="seven layouts A repeated by 69 layouts B",
         members=_repeats,
         run=_run_product,
         judge=_judge_product,
         mutants={
-            "copies one element apart": [Patch(_right_complement, lambda _a, goal: _right_complement(_one, goal))]
+            "copies one element apart": [Patch(module._nested_gaps, lambda _steps: [(1, 0)])],
+            "copies one after the other": [Patch(module._nested_gaps, _gap_after_all)],
         },
     )
     yield exhaustive(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verify.laws.core import Law, Mutant
-from verify.laws.family import Patch, patched, show
+from verify.laws.family import Patch, mistaken, patched, show
 from verify.verdict import Proved, Refuted, Verdict
 
 __all__ = ["exhaustive"]
@@ -29,8 +29,11 @@ class _Exhaustive:
         with patched(patches):
             for member in self.members():
                 count += 1
-                answer = self.run(member)
-                if not self.judge(member, answer):
+                try:
+                    answer, right = self.run(member), True
+                except AssertionError as fault:
+                    answer, right = fault, False
+                if not right or not self.judge(member, answer):
                     return Refuted(self.scope, {"member": member, "answer": show(answer)})
         return Proved(f"{self.scope}; {count} members evaluated")
 
@@ -41,11 +44,10 @@ class _Exhaustive:
     def replay(self, counterexample: Mapping[str, Any], patches: Sequence[Patch]) -> tuple[str, str]:
         member = counterexample["member"]
         right = self.run(member)
-        with patched(patches):
-            wrong = self.run(member)
-        if not self.judge(member, right) or self.judge(member, wrong):
+        fault, wrong = mistaken(lambda: self.run(member), patches)
+        if not self.judge(member, right) or (fault is None and self.judge(member, wrong)):
             raise AssertionError(f"the counterexample does not repeat: {show(right)} and {show(wrong)}")
-        return show(right), show(wrong)
+        return show(right), show(fault or wrong)
 
 
 def exhaustive(

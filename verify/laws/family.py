@@ -33,6 +33,7 @@ __all__ = [
     "fails_first_at",
     "family",
     "layout_of",
+    "mistaken",
     "no_layout",
     "patched",
     "show",
@@ -193,9 +194,18 @@ def no_layout(values: Sequence[Mapping[str, Any]], *, boundaries: Iterable[int] 
     )
 
 
+def mistaken(run: Callable[[], Any], patches: Sequence[Patch]) -> tuple[AssertionError | None, Any]:
+    """Return what a run gives with the mistakes in place; an assertion of the library that they break comes first."""
+    with patched(patches):
+        try:
+            return None, run()
+        except AssertionError as fault:
+            return fault, None
+
+
 def show(answer: Any) -> str:
     """Spell an answer of the library: its repr, or the refusal."""
-    if isinstance(answer, LayoutError):
+    if isinstance(answer, (LayoutError, AssertionError)):
         return f"{type(answer).__name__}: {answer}"
     return repr(answer)
 
@@ -233,11 +243,10 @@ class _Family:
         """Return the library's answer and the mutant's; raise unless the judge accepts the first, not the second."""
         member, x = counterexample["member"], Given(counterexample)
         right = self.run(x, member)
-        with patched(patches):
-            wrong = self.run(x, member)
-        if not self._accepts(member, right) or self._accepts(member, wrong):
+        fault, wrong = mistaken(lambda: self.run(x, member), patches)
+        if not self._accepts(member, right) or (fault is None and self._accepts(member, wrong)):
             raise AssertionError(f"the counterexample does not repeat: {show(right)} and {show(wrong)}")
-        return show(right), show(wrong)
+        return show(right), show(fault or wrong)
 
     def _accepts(self, member: Any, answer: Any) -> bool:
         return all(holds(formula, {}) for _, formula in self.judge(member, answer))

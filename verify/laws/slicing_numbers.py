@@ -152,7 +152,7 @@ def _columns_first(iters: Any, shape: Any, region: Any, limit: int) -> Any:
 
 def _one_later(*arguments: Any) -> NotExpressibleError:
     right = _right_refusal(*arguments)
-    return NotExpressibleError(str(right), index=right.index + 1)
+    return NotExpressibleError(f"index {right.index + 1}, one after that of: {right}", index=right.index + 1)
 
 
 def _rounded(value: Any, divisor: int) -> Any:
