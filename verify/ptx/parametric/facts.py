@@ -29,6 +29,8 @@ Table = NDArray[Any]
 Environment = dict[str, int]
 """Numbers for sizes, block and thread index; ``thread`` is the number of the thread in its block."""
 
+_BUDGET: Final = 1_000_000
+_LARGE: Final = 1 << 62  # sums below this stay within 64 bits
 PRODUCT: Final = "$"
 """What joins the names in a product of atoms."""
 
@@ -75,7 +77,7 @@ class Facts:
         self.effort = 0
         self.queries = 0
         self._derived: dict[Any, Poly] = {}
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Any, tuple[bool, Any]] = {}
 
     # --- atoms ------------------------------------------------------------------------------------------------
 
@@ -124,7 +126,12 @@ class Facts:
         return low, high
 
     def table(self, value: Poly) -> Table | None:
-        """The value for every thread, if it depends on the thread index alone."""
+        """The value for every thread, if it depends on the thread index alone and is of moderate size."""
+        reach = 0
+        for monomial, c in value.terms.items():
+            reach += abs(c) * math.prod(max(abs(self.atoms[n].low), abs(self.atoms[n].high)) for n in monomial)
+        if reach >= _LARGE:
+            return None
         total = np.zeros(1, dtype=np.int64)
         for monomial, c in value.terms.items():
             product = np.full(1, c, dtype=np.int64)
@@ -183,8 +190,8 @@ class Facts:
         key = ("quotient", value, divisor)
         if key not in self._derived:
             name = self.fresh("quotient")
-            (low, high), (least, _) = self.bounds(value), self.bounds(divisor)
-            least = max(least, 1)
+            least, most = (max(bound, 1) for bound in self.bounds(divisor))
+            corners = [end // by for end in self.bounds(value) for by in (least, most)]
             table = None
             if divisor.constant is not None and (numbers := self.table(value)) is not None:
                 table = numbers // divisor.constant
@@ -192,8 +199,8 @@ class Facts:
             def definition(environment: Environment) -> int:
                 return self.at(value, environment) // self.at(divisor, environment)
 
-            bounds = (min(low, low // least), max(high // least, -1))
             uniform = self.is_uniform(value) and self.is_uniform(divisor)
+            bounds = min(corners), max(corners)
             found = self.atom(name, *bounds, table=table, definition=definition, uniform=uniform)
             rest = value - found * divisor
             self.given += [self.term(rest) >= 0, self.term(divisor - rest) >= 1]
@@ -239,8 +246,9 @@ class Facts:
             return False
         key = (value, least, tuple(fact.get_id() for fact in self.path), len(self.given))
         if key not in self._known:
-            self._known[key] = self.prove(self.term(value) >= least, (value,)).ok
-        return self._known[key] or None
+            # The path is kept: a formula that is gone leaves its number to others.
+            self._known[key] = (self.prove(self.term(value) >= least, (value,)).ok, self.path)
+        return self._known[key][0] or None
 
     def prove(self, goal: Any, about: Iterable[Poly] = (), *, extra: Sequence[Any] = (), scope: str = "") -> Verdict:
         """Prove a goal here; ``about`` are the polynomials whose products it needs to know something of."""
@@ -248,7 +256,7 @@ class Facts:
             return Proved(scope)
         products = [fact for value in about for fact in self.products(value)]
         given = self.relevant([goal, *self.path, *extra, *products])
-        verdict = prove(goal, given=given, scope=scope)
+        verdict = prove(goal, given=given, scope=scope, budget=_BUDGET)
         self.effort += verdict.effort
         self.queries += 1
         return verdict
@@ -286,9 +294,10 @@ class Facts:
             common = math.gcd(*inside.terms.values())
             inside = Poly({m: c // common for m, c in inside.terms.items()}, self)
             scale = Poly({(factor,): 1}, self)
-            limits = [self.number(limit) for limit in (*self.bounds(inside), 0, 1)]
-            limits += [size - 1 for size in self.sizes]
-            found += [fact for limit in limits for fact in self._monotone(inside, limit, scale)]
+            for cofactor in (inside, -inside):
+                limits = [self.number(limit) for limit in (*self.bounds(cofactor), 0, 1)]
+                limits += [size - 1 for size in self.sizes]
+                found += [fact for limit in limits for fact in self._monotone(cofactor, limit, scale)]
             found += self.products(inside)
         return found
 

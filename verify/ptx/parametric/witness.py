@@ -129,4 +129,4 @@ def _environment(facts: Facts, model: Any, formulas: Sequence[Any], thread: int 
         if atom.table is None and atom.definition is None:
             environment[name] = int(model.get(name, atom.low))
     base = dict(environment)
-    return base if all(facts.holds(formula, environment) for formula in formulas) else None
+    return base if all(facts.holds(formula, environment) for formula in (*facts.given, *formulas)) else None
