@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -35,7 +36,9 @@ def false_skip(reason: str) -> str:
 
 
 def is_installed(name: str) -> bool:
-    """Whether ``name`` is an installed distribution or a module that can be found."""
+    """Whether ``name`` is an installed distribution, a module that can be found, or a program in the path."""
+    if shutil.which(name) is not None:
+        return True
     try:
         importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
 from layoutalg import SwizzledLayout, TileLayout
-from layoutalg.banks import WarpAccess, global_report, shared_report, simulate
+from layoutalg.banks import WarpAccess, global_report, shared_report, simulate, warp_access
 from layoutalg.draw.banks import bank_map, instruction_map, tile_map
+from layoutalg.draw.grid import GREY, INK
+from layoutalg.draw.tmem import tmem_map
 from layoutalg.errors import RangeError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,3 +91,28 @@ def test_what_does_not_fit_is_refused_and_notebooks_fall_back_to_text() -> None:
     assert many._repr_svg_() is None
     with pytest.raises(RangeError, match="too many for a picture"):
         instruction_map(many)
+
+
+def test_pictures_of_banks_and_tensor_memory_have_no_paper_of_their_own_and_readable_cells() -> None:
+    report = simulate(warp_access(TileLayout.parse("S[32:32]"), "f32"))
+    frag = shared_report(TileLayout.parse("S[32,64]"), TileLayout.parse("S[(32,64):(1@laneid,1)]"), "f16")
+    tmem = tmem_map(TileLayout.parse("S[(128,4):(1@TLane,1@TCol)]"), TileLayout.parse("S[(128,4):(1@tid_in_wg,1)]"))
+    pictures = [bank_map(report), instruction_map(frag), tile_map(TileLayout.parse("S[8,33]"), (8, 33), "f32"), tmem]
+    for picture in pictures:
+        assert "100%" not in picture
+        assert "#ffffff" not in picture
+        assert set(re.findall(r'<(?:text|svg) [^>]*fill="(#\w+)"', picture)) <= {GREY, INK}
+    for fill in {fill for picture in pictures[:3] for fill in re.findall(r'<rect [^>]*fill="(#\w+)"', picture)}:
+        assert contrast(INK, fill) > 6.5
+
+
+def contrast(ink: str, fill: str) -> float:
+    """The ratio of the accessibility guidelines (WCAG 2)."""
+    low, high = sorted(map(luminance, (ink, fill)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -235,3 +235,14 @@ def test_a_picture_is_saved_as_svg_and_as_png_only_with_a_converter(tmp_path: Pa
         assert not (tmp_path / "a.png").exists()
     else:
         assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_pictures_that_are_too_wide_for_a_page_stand_one_above_the_other() -> None:
+    narrow = compare(TileLayout.parse("S[4,8]"), TileLayout.parse("S[4,8]"))
+    tile, swizzled = TileLayout.parse("S[8,64]"), SwizzledLayout.parse("Sw<3,3,3> o S[8,64]")
+    wide = compare(tile, swizzled, by="bank", dtype="f16", arrow="swizzle")
+    first = draw(tile, by="bank", dtype="f16")
+    assert narrow.width > 2 * draw(TileLayout.parse("S[4,8]")).width
+    assert (wide.width, wide.height) == (first.width, 2 * first.height + 28)
+    assert ">swizzle</text>" in wide.svg
+    assert len(cells(draw(TileLayout.parse("S[4096,1024]")))) <= 256

@@ -11,8 +11,10 @@ import json
 import random
 import re
 import shutil
+import struct
 import subprocess
 import tomllib
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,13 @@ import pytest
 from layoutalg import LayoutError, NotationError, TileLayout
 from layoutalg.banks import WarpAccess, simulate
 from layoutalg.draw.explore import explore_page
+from layoutalg.draw.grid import PALETTE
 from layoutalg.swizzled import parse_layout
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
 )
-browser = pytest.mark.skipif(not CHROMIUM, reason="no browser of the Chromium family in the path")
+browser = pytest.mark.skipif(not CHROMIUM, reason="chromium not installed")
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -227,6 +230,52 @@ def test_a_person_who_types_and_points_sees_the_grid_the_places_and_the_banks(tm
     assert "expected ']'" in seen["error"]
     assert "4096 elements, the layout 4" in seen["shape"]
     assert (seen["clean"], seen["count"]) == ("", 4)
+
+
+def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
+    """Width, height and the colours of a PNG of 8 bits a channel, row by row."""
+    width, height, depth, kind, *_ = struct.unpack(">IIBBBBB", png[16:29])
+    channels = {2: 3, 6: 4}[kind]
+    assert depth == 8
+    at, packed = 8, b""
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        packed += png[at + 8 : at + 8 + length] if png[at + 4 : at + 8] == b"IDAT" else b""
+        at += length + 12
+    raw, size = zlib.decompress(packed), width * channels
+    above, rows = bytes(size), []
+    for start in range(0, len(raw), size + 1):
+        row = bytearray(raw[start + 1 : start + 1 + size])
+        for i in range(size):
+            left, up = row[i - channels] if i >= channels else 0, above[i]
+            corner = above[i - channels] if i >= channels else 0
+            row[i] = (row[i] + (0, left, up, (left + up) // 2, paeth(left, up, corner))[raw[start]]) & 255
+        above = bytes(row)
+        rows.append(above)
+    return width, height, [row[i : i + 3] for row in rows for i in range(0, size, channels)]
+
+
+def paeth(left: int, up: int, corner: int) -> int:
+    """The predictor of PNG: whichever neighbour is nearest to left + up - corner."""
+    return min((left, up, corner), key=lambda x: abs(left + up - corner - x))
+
+
+@browser
+@pytest.mark.slow
+def test_a_screenshot_shows_the_coloured_grid_on_light_and_on_dark_paper(tmp_path: Path) -> None:
+    page, papers = tmp_path / "page.html", {}
+    page.write_text(explore_page(TileLayout.parse("S[(2,8):(8@laneid,1@laneid)]"), (2, 8)), encoding="utf-8")
+    for theme, flags in (("light", ()), ("dark", ("--force-dark-mode",))):
+        shot = tmp_path / f"{theme}.png"
+        command = [CHROMIUM, *FLAGS, *flags, f"--user-data-dir={tmp_path / theme}", "--window-size=420,420"]
+        subprocess.run([*command, f"--screenshot={shot}", page.as_uri()], capture_output=True, timeout=120, check=True)
+        width, height, colours = pixels(shot.read_bytes())
+        assert (width, height, len(colours)) == (420, 420, 420 * 420)
+        papers[theme] = colours[0]
+        # Cells of all eight hues are there, each with more than a hundred pixels.
+        for hue in PALETTE:
+            assert colours.count(bytes.fromhex(hue[1:])) > 100, (theme, hue)
+    assert papers == {"light": bytes.fromhex("ffffff"), "dark": bytes.fromhex("14171a")}
 
 
 def test_the_page_is_one_file_that_asks_nothing_of_the_network() -> None:

@@ -82,7 +82,7 @@ def test_requests_that_cannot_be_served_raise_library_errors(tmp_path):
 def cells(svg):
     """Area in cells per (warp, register), from the tooltips and the rectangles of the paths."""
     root = ElementTree.fromstring(svg)
-    background = next(r for r in root.iter(f"{SVG}rect") if r.get("fill") == "#f1f4f7")
+    background = next(r for r in root.iter(f"{SVG}rect") if r.get("fill-opacity"))
     found = {}
     for path in root.iter(f"{SVG}path"):
         words = path.find(f"{SVG}title").text.replace(",", "").split()

@@ -11,10 +11,10 @@ Every picture is a string; notebooks show the reports themselves, which call the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from colorsys import hls_to_rgb
 from html import escape
 from typing import TYPE_CHECKING
 
+from layoutalg.draw.grid import GREY, INK, shade
 from layoutalg.errors import RangeError
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.dtypes import dtype as dtype_of
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["bank_map", "instruction_map", "tile_map"]
 
 _CELL_W, _CELL_H, _LEFT, _FONT = 26, 18, 92, "ui-monospace,Menlo,Consolas,monospace"
-_INK, _PALE, _PAPER = "#1f2933", "#7b8794", "#ffffff"
 _FREE = "#b8e0d2"
-# From one wavefront too many to many, light to dark; distinguishable without telling red from green.
-_WORSE = ("#fdd49e", "#fdbb84", "#fc8d59", "#ef6548", "#d7301f", "#990000")
+# From one wavefront too many to many, pale to strong: no red against green, and dark ink is readable on all of them.
+_WORSE = ("#fdd9a0", "#fdca86", "#fcba70", "#fbab60", "#f89853", "#f58549")
 _MOST_LAYERS = 40
 _MOST_ROWS = 256
 _MOST_CELLS = 4096
@@ -48,7 +47,7 @@ def bank_map(report: AccessReport) -> str:
 
     >>> from layoutalg.banks import WarpAccess, simulate
     >>> picture = bank_map(simulate(WarpAccess("ld.shared", 4, addresses=range(0, 256, 8))))
-    >>> picture.startswith("<svg"), picture.count("<rect") > 32
+    >>> picture.startswith("<svg"), picture.count("<rect") == 32
     (True, True)
     """
     groups = report.groups
@@ -58,7 +57,7 @@ def bank_map(report: AccessReport) -> str:
         layers = min(group.wavefronts, _MOST_LAYERS)
         excess = f", {group.wavefronts - 1} too many" if group.wavefronts > 1 else ""
         label = f"group {number}: lanes {_ranges(group.lanes)}, {group.wavefronts} wavefront"
-        parts.append(_text(8, top + 11, label + ("s" if group.wavefronts > 1 else "") + excess, size=11, fill=_PALE))
+        parts.append(_text(8, top + 11, label + ("s" if group.wavefronts > 1 else "") + excess, size=11))
         top += 18
         parts.extend(_layer_labels(top, layers))
         for bank, words in group.banks:
@@ -70,16 +69,12 @@ def bank_map(report: AccessReport) -> str:
                 parts.append(_cell(_LEFT + bank * _CELL_W, y, fill=fill, label=_short(lanes), title=title))
         top += layers * _CELL_H
         if group.wavefronts > layers:
-            parts.append(_text(_LEFT, top + 11, f"and {group.wavefronts - layers} more layers", size=10, fill=_PALE))
+            parts.append(_text(_LEFT, top + 11, f"and {group.wavefronts - layers} more layers", size=10))
             top += 14
         parts.append(_line(_LEFT, top, _LEFT + 32 * _CELL_W))
         top += 10
     parts.extend(_bank_axis(top))
-    parts.append(
-        _text(
-            8, top + 30, "cell: the lanes that touch the word; stacked words wait for each other", size=10, fill=_PALE
-        )
-    )
+    parts.append(_text(8, top + 30, "cell: the lanes that touch the word; stacked words wait for each other", size=10))
     return _svg(_LEFT + 32 * _CELL_W + 12, top + 40, parts)
 
 
@@ -105,7 +100,7 @@ def instruction_map(report: FragmentReport) -> str:
     top = 40.0
     for one in report:
         slots = f"{one.registers[0]}-{one.registers[-1]}" if len(one.registers) > 1 else str(one.registers[0])
-        parts.append(_text(8, top + 13, f"w{one.warp} slots {slots}", size=10, fill=_PALE))
+        parts.append(_text(8, top + 13, f"w{one.warp} slots {slots}", size=10))
         counts: dict[int, int] = {}
         worst: dict[int, int] = {}
         for group in one.report.groups:
@@ -117,7 +112,7 @@ def instruction_map(report: FragmentReport) -> str:
             title = f"bank {bank}: {count} words, at most {worst[bank]} in one group"
             parts.append(_cell(left + bank * _CELL_W, top, fill=fill, label=str(count), title=title))
         tail = f"{one.cost} wavefronts" + (f", excess {one.excess}" if one.excess else "")
-        parts.append(_text(left + 32 * _CELL_W + 8, top + 13, tail, size=10, fill=_INK if one.excess else _PALE))
+        parts.append(_text(left + 32 * _CELL_W + 8, top + 13, tail, size=10, bold=bool(one.excess)))
         top += _CELL_H + 2
     parts.extend(_bank_axis(top + 4, left))
     return _svg(left + 32 * _CELL_W + 190, top + 34, parts)
@@ -156,10 +151,10 @@ def tile_map(
     heading = f"{layout}: bank of every {what}"
     parts = [_text(8, 20, heading, size=13)]
     for column in range(columns):
-        parts.append(_text(_LEFT + (column + 0.5) * _CELL_W, 38, str(column * chunk), size=9, fill=_PALE, middle=True))
+        parts.append(_text(_LEFT + (column + 0.5) * _CELL_W, 38, str(column * chunk), size=9, middle=True))
     for row in range(rows):
         y = 44 + row * _CELL_H
-        parts.append(_text(_LEFT - 8, y + 13, str(row), size=9, fill=_PALE, end=True))
+        parts.append(_text(_LEFT - 8, y + 13, str(row), size=9, end=True))
         for column in range(columns):
             address = base + int(offsets[row, column]) * size
             bank = address // 4 % 32
@@ -189,41 +184,41 @@ def _short(lanes: Sequence[int]) -> str:
 
 
 def _hue(bank: int) -> str:
-    """32 colours round the wheel, of one lightness, so that neighbours differ and labels stay readable."""
-    red, green, blue = hls_to_rgb(bank / 32, 0.83 if bank % 2 else 0.75, 0.65)
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+    """The four banks of a 16-byte chunk share a hue, as in pictures of layouts that are coloured by bank."""
+    return shade(bank // 4 + 8 * (bank % 4))
 
 
 def _layer_labels(top: float, layers: int) -> list[str]:
     return [
-        _text(_LEFT - 8, top + (layers - 1 - layer) * _CELL_H + 13, f"wavefront {layer}", size=9, fill=_PALE, end=True)
+        _text(_LEFT - 8, top + (layers - 1 - layer) * _CELL_H + 13, f"wavefront {layer}", size=9, end=True)
         for layer in range(layers)
     ]
 
 
 def _bank_axis(top: float, left: float = _LEFT) -> list[str]:
-    labels = [_text(left + (b + 0.5) * _CELL_W, top + 9, str(b), size=9, fill=_PALE, middle=True) for b in range(32)]
-    return [_text(left - 8, top + 9, "bank", size=9, fill=_PALE, end=True), *labels]
+    labels = [_text(left + (b + 0.5) * _CELL_W, top + 9, str(b), size=9, middle=True) for b in range(32)]
+    return [_text(left - 8, top + 9, "bank", size=9, end=True), *labels]
 
 
 def _text(
-    x: float, y: float, text: str, *, size: int, fill: str = _INK, middle: bool = False, end: bool = False
+    x: float, y: float, text: str, *, size: int, bold: bool = False, middle: bool = False, end: bool = False
 ) -> str:
+    weight = ' font-weight="bold"' if bold else ""
     anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{anchor}>{escape(text)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{GREY}"{weight}{anchor}>{escape(text)}</text>'
 
 
 def _cell(x: float, y: float, *, fill: str, label: str, title: str) -> str:
     size = 9 if len(label) > 2 else 10
     return (
         f'<g><title>{escape(title)}</title><rect x="{x:g}" y="{y:g}" width="{_CELL_W - 1}" height="{_CELL_H - 1}" '
-        f'rx="2" fill="{fill}"/><text x="{x + _CELL_W / 2 - 0.5:g}" y="{y + 12.5:g}" font-size="{size}" fill="{_INK}" '
+        f'rx="2" fill="{fill}"/><text x="{x + _CELL_W / 2 - 0.5:g}" y="{y + 12.5:g}" font-size="{size}" fill="{INK}" '
         f'text-anchor="middle">{escape(label)}</text></g>'
     )
 
 
 def _line(x: float, y: float, to: float) -> str:
-    return f'<line x1="{x:g}" y1="{y:g}" x2="{to:g}" y2="{y:g}" stroke="{_PALE}" stroke-width="0.7"/>'
+    return f'<line x1="{x:g}" y1="{y:g}" x2="{to:g}" y2="{y:g}" stroke="{GREY}" stroke-width="0.7"/>'
 
 
 def _svg(width: float, height: float, parts: Sequence[str]) -> str:
@@ -231,5 +226,5 @@ def _svg(width: float, height: float, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" font-family="{_FONT}">'
-        f'<rect width="100%" height="100%" fill="{_PAPER}"/>{body}</svg>'
+        f"{body}</svg>"
     )

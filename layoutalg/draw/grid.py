@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from layoutalg.errors import LayoutError
 
-__all__ = ["PALETTE", "Cell", "Grid", "Picture", "beside", "ramp", "render", "shade"]
+__all__ = ["PALETTE", "Cell", "Grid", "Picture", "above", "beside", "ramp", "render", "shade"]
 
 #: Eight light colours that people with any common colour blindness tell apart, and dark ink is readable on.
 PALETTE: Final = ("#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#d5c8ea")
@@ -145,7 +145,8 @@ def render(grid: Grid) -> Picture:
     lines = max((len(cell.lines) for cell in grid.cells), default=1)
     longest = max((len(line) for cell in grid.cells for line in cell.lines), default=1)
     longest = max(longest, *(len(label) for label in grid.columns))
-    wide, high = max(24, round(longest * _ADVANCE + 8)), lines * _HIGH_LINE + 8
+    dashed = 6 if any(cell.copy for cell in grid.cells) else 0  # the frame of a copy stands clear of its label
+    wide, high = max(24, round(longest * _ADVANCE + 8) + dashed), lines * _HIGH_LINE + 8 + dashed // 2
     left = 10 + round(max((len(label) for label in grid.rows), default=0) * _ADVANCE) + 6
     top = 44
     parts = [_text(8, 16, grid.title, size=12)] if grid.title else []
@@ -178,6 +179,27 @@ def beside(*pictures: Picture, arrow: str = "") -> Picture:
         parts.append(picture.svg.replace("<svg ", f'<svg x="{x:g}" y="0" ', 1))
         x += picture.width + gap
     width = max(x - gap, 1)
+    return Picture(_svg(width, height, parts), width, height)
+
+
+def above(*pictures: Picture, arrow: str = "") -> Picture:
+    """Put pictures one above another, with an arrow and its label between them where one is given.
+
+    >>> one = render(Grid("", ("0",), ("0",), (Cell(0, 0, ("7",), "", "#eee"),)))
+    >>> above(one, one, arrow="swizzle").svg.count("<svg")
+    3
+    """
+    gap = _GAP if arrow else 0
+    parts: list[str] = []
+    y = 0.0
+    for picture in pictures:
+        if parts and arrow:
+            stroke = f'stroke="{GREY}" stroke-width="1.5" fill="none"'
+            line = f'<path d="M40 {y - gap + 2:g}v{gap - 8:g}m-4 -6l4 6l4 -6" {stroke}/>'
+            parts.append(line + _text(52, y - gap / 2 + 3, arrow))
+        parts.append(picture.svg.replace("<svg ", f'<svg x="0" y="{y:g}" ', 1))
+        y += picture.height + gap
+    width, height = max((picture.width for picture in pictures), default=1), max(y - gap, 1)
     return Picture(_svg(width, height, parts), width, height)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from layoutalg.axis import Axis
-from layoutalg.draw.grid import Cell, Grid, Picture, beside, ramp, render, shade
+from layoutalg.draw.grid import Cell, Grid, Picture, above, beside, ramp, render, shade
 from layoutalg.draw.places import MOST_PLACES, block_of, check_numbers, coordinate, places_grid, replica_of
 from layoutalg.errors import LayoutError, RangeError
 from layoutalg.hardware.dtypes import dtype as dtype_of
@@ -44,6 +44,8 @@ _WIDEST_FIRST: Final = ("pid", "bz", "by", "bx", "wgid", "warpid", "wid_in_wg")
 _VIEWS: Final = ("logical", "places", "both")
 _LARGEST_TABLE: Final = 1 << 22
 _WRAP: Final = 32
+_MOST_BLOCKS: Final = 256  # blocks of a summary: their labels are long, and a page is only so wide
+_WIDEST: Final = 2000  # px of two pictures side by side
 
 
 def draw(
@@ -107,7 +109,7 @@ def compare(
     arrow: str = "",
     **options: Any,
 ) -> Picture:
-    """Draw two layouts side by side.
+    """Draw two layouts side by side, or one above the other where they are too wide for a page.
 
     Args:
         before: the left one.
@@ -123,6 +125,8 @@ def compare(
     """
     left = draw(before, shape, **options)
     right = draw(after, after_shape if after_shape is not None else shape, **options)
+    if left.width + right.width > _WIDEST:
+        return above(left, right, arrow=arrow)
     return beside(left, right, arrow=arrow)
 
 
@@ -150,7 +154,7 @@ def _logical(
     import numpy as np
 
     rows, columns = _page(extents)
-    high, wide = block_of(rows, columns, limit)
+    high, wide = block_of(rows, columns, limit if rows * columns <= limit else min(limit, _MOST_BLOCKS))
     down, across = range(0, rows, high), range(0, columns, wide)
     exact = layout.size <= _LARGEST_TABLE
     if exact:

@@ -10,6 +10,7 @@ from colorsys import hls_to_rgb
 from html import escape
 from typing import TYPE_CHECKING
 
+from layoutalg.draw.grid import GREY
 from layoutalg.errors import RangeError
 from layoutalg.hardware.dtypes import dtype as dtype_of
 from layoutalg.hardware.tcgen05 import COLUMNS, LANES
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["tmem_map", "tmem_text"]
 
 _WIDE, _HIGH, _LEFT, _TOP, _FONT = 720, 4, 64, 44, "ui-monospace,Menlo,Consolas,monospace"
-_INK, _PALE, _PAPER, _GRID = "#1f2933", "#7b8794", "#ffffff", "#9aa5b1"
 # Hues far apart for the four slabs, also for readers who do not tell red from green.
 _HUES = (0.58, 0.09, 0.44, 0.86)
 _THREADS = {"laneid": 1, "wid_in_wg": 32, "warpid": 32, "tid_in_wg": 1, "wgid": 128, "tx": 1}
@@ -50,8 +50,7 @@ def tmem_map(tmem_layout: TileLayout, register_layout: TileLayout, *, dtype: obj
     width, height = int(_LEFT + columns * wide + 16), _TOP + LANES * _HIGH + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="{_FONT}" font-size="11" fill="{_INK}" shape-rendering="crispEdges">',
-        f'<rect width="{width}" height="{height}" fill="{_PAPER}"/>',
+        f'font-family="{_FONT}" font-size="11" fill="{GREY}" shape-rendering="crispEdges">',
         f'<text x="{_LEFT}" y="16">{escape(title or "tensor memory: colour by warp, shade by register")}</text>',
         *_frame(columns, wide),
     ]
@@ -140,10 +139,9 @@ def _outline(cells: NDArray[np.bool_], wide: float) -> str:
 
 def _frame(columns: int, wide: float) -> list[str]:
     step = max(1, 1 << (columns // 8).bit_length() >> 1)
-    ticks = [
-        f'<text x="{_LEFT + c * wide:g}" y="{_TOP - 8}" fill="{_PALE}">{c}</text>' for c in range(0, columns, step)
-    ]
-    box = f'<rect x="{_LEFT}" y="{_TOP}" width="{columns * wide:g}" height="{LANES * _HIGH}" fill="#f1f4f7"/>'
+    ticks = [f'<text x="{_LEFT + c * wide:g}" y="{_TOP - 8}">{c}</text>' for c in range(0, columns, step)]
+    size = f'width="{columns * wide:g}" height="{LANES * _HIGH}"'
+    box = f'<rect x="{_LEFT}" y="{_TOP}" {size} fill="{GREY}" fill-opacity="0.15"/>'
     return [box, *ticks]
 
 
@@ -151,14 +149,14 @@ def _slabs(columns: int, wide: float) -> list[str]:
     lines = []
     for slab in range(5):
         y = _TOP + 32 * slab * _HIGH
-        lines.append(f'<line x1="{_LEFT}" x2="{_LEFT + columns * wide:g}" y1="{y}" y2="{y}" stroke="{_GRID}"/>')
+        lines.append(f'<line x1="{_LEFT}" x2="{_LEFT + columns * wide:g}" y1="{y}" y2="{y}" stroke="{GREY}"/>')
         if slab < 4:
-            lines.append(f'<text x="4" y="{y + 12}" fill="{_PALE}">lane {32 * slab}</text>')
+            lines.append(f'<text x="4" y="{y + 12}">lane {32 * slab}</text>')
             lines.append(
                 f'<rect x="4" y="{y + 18}" width="12" height="12" fill="{_colour(slab, 0, 1)}"/>'
                 f'<text x="20" y="{y + 28}">w{slab}</text>'
             )
-    lines.append(f'<text x="{_LEFT}" y="{_TOP + LANES * _HIGH + 20}" fill="{_PALE}">columns of 32 bits</text>')
+    lines.append(f'<text x="{_LEFT}" y="{_TOP + LANES * _HIGH + 20}">columns of 32 bits</text>')
     return lines
 
 
