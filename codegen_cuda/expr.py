@@ -21,7 +21,8 @@ of a simplifying method names those that it stands on.
 * k*floor(x / k) + x mod k = x [digits_recombine];
 * no bit in common: x ^ y = x + y [disjoint_bits_add]; x ^ x = 0 [equal_words_cancel]; bits of a constant beyond those
   of x are added [far_bits_add];
-* x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps], [mask_clears], [low_mask_is_remainder];
+* x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps], [mask_clears], [low_mask_is_remainder], and of a sum
+  of words with disjoint bits, the sum of what is left of each [mask_distributes];
 * ranges: order survives multiplication [products_keep_order] and division [quotients_keep_order];
 * divisibility: residues add [residues_add], and give the low bits [low_bits_of_a_residue];
 * bits: below a bound [reach_of_a_bound], of sums of words with disjoint bits [bits_of_a_sum], of ``^`` and ``&``
@@ -358,7 +359,22 @@ class Expr:
             return self  # [mask_keeps]
         if bits >= 0 and not bits & mask:
             return Expr(0, ())  # [mask_clears]
-        return self % (mask + 1) if mask > 0 and _is_power(mask + 1) else self & mask  # [low_mask_is_remainder]
+        if mask > 0 and _is_power(mask + 1):
+            return self % (mask + 1)  # [low_mask_is_remainder]
+        if (parts := self._apart()) is not None and (len(parts) > 1 or self.const):
+            rest = [part.masked(mask) for part in parts]
+            return sum(rest, Expr(self.const & mask, ()))  # [mask_distributes]
+        return self & mask
+
+    def _apart(self) -> list[Expr] | None:
+        """Return the terms if no two of them, nor the constant, may have a bit in common."""
+        parts, union = [Expr(0, (term,)) for term in self.terms], self.const
+        for part in parts:
+            bits = part.possible_bits()
+            if bits < 0 or bits & union:
+                return None
+            union |= bits
+        return parts
 
     def __rshift__(self, bits: int) -> Expr:
         """Shift right, the quotient by a power of two."""

@@ -29,6 +29,7 @@ PLAIN = {
     "self._xor(other)",
     "other ^ self.const",
     "self.exclusive(other)",
+    "self & mask",
     "self._atom('%', k, 0, k - 1)",
 }
 
@@ -127,7 +128,8 @@ MISTAKES = {
     "far_bits_add": ("inner, outer = constant & reach, constant & ~reach", "inner, outer = constant & reach, constant"),
     "mask_keeps": ("not bits & ~mask:", "not bits & ~mask & 1:"),
     "mask_clears": ("not bits & mask:", "not bits & mask & 1:"),
-    "low_mask_is_remainder": ("self % (mask + 1) if", "self % (mask + 2) if"),
+    "low_mask_is_remainder": ("self % (mask + 1)  #", "self % (mask + 2)  #"),
+    "mask_distributes": ("if bits < 0 or bits & union:", "if bits < 0:"),
     "products_keep_order": ("low + min(ends), high + max(ends)", "low + ends[0], high + ends[1]"),
     "quotients_keep_order": ("low // k, high // k)", "low // k, high // (k + 1))"),
     "residues_add": ("residue + c * start", "residue"),

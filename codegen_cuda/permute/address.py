@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Atom, Expr
@@ -72,8 +73,19 @@ def address(layout: Layout, element: Expr) -> Expr:
         whole = constant_offset(layout)
         start = whole % period
         start += max(0, -(-(-tile.bounds()[0] - start) // period)) * period
-        return stage_terms(layout) + Expr.of(layout.swizzle.apply(tile + start)) + (whole - start)
+        moved = tile + start
+        assert isinstance(layout.swizzle, Swizzle)  # require_plain refuses others
+        return stage_terms(layout) + _swizzled(layout.swizzle, tile + start) + (whole - start)
     return stage_terms(layout) + _tile(layout, element) + constant_offset(layout)
+
+
+def _swizzled(swizzle: Swizzle, x: Expr) -> Expr:
+    """Return ``x ^ ((x >> S) & mask)`` or its mirror image, with the mask simplified by the bits that x may have."""
+    low = ((1 << swizzle.bits) - 1) << swizzle.base
+    if not swizzle.bits:
+        return x
+    moved = (x >> swizzle.shift).masked(low) if swizzle.shift > 0 else x.masked(low) << -swizzle.shift
+    return x ^ moved
 
 
 def _tile(layout: Layout, element: Expr) -> Expr:

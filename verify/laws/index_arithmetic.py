@@ -219,6 +219,10 @@ def _cleared(x: Any, bits: Any, mask: Any, *_: Any, wrong: bool) -> tuple[Any, A
     return (bits & mask) == (bits & mask if wrong else 0), ((x & bits) & mask) == 0
 
 
+def _distributed(x: Any, y: Any, mask: Any, *_: Any, wrong: bool) -> tuple[Any, Any]:
+    return (x & y) == (x & y if wrong else 0), ((x + y) & mask) == (x & mask) + (y & mask)
+
+
 def _cancel(x: Any, y: Any, *_: Any, wrong: bool) -> tuple[Any, Any]:
     return x == (x if wrong else y), (x ^ y) == 0
 
@@ -249,6 +253,11 @@ _RULES: Final[dict[str, tuple[_Rule, str, str]]] = {
     "bits_of_a_sum": (_union, "Words within disjoint masks p and q have their sum within p | q.", "any masks"),
     "mask_keeps": (_kept, "A word within bits, all of them in the mask, is kept by it.", "any mask"),
     "mask_clears": (_cleared, "A word within bits, none of them in the mask, is cleared by it.", "any mask"),
+    "mask_distributes": (
+        _distributed,
+        "x and y have no bit in common implies (x + y) & m = (x & m) + (y & m).",
+        "any words",
+    ),
     "equal_words_cancel": (_cancel, "x = y implies x ^ y = 0.", "any words"),
     "bits_of_operations": (
         _within,
