@@ -148,6 +148,8 @@ CASES = [
      parse("S[4,8]")),
     ("logical_product", [parse("S[4:2]"), parse("S[4:1]")], logical_product(parse("S[4:2]"), parse("S[4:1]")),
      parse("S[(4,4):(4,2)]")),
+    ("logical_product", [parse("S[2:3]"), parse("S[2:9]")], logical_product(parse("S[2:3]"), parse("S[2:9]")),
+     parse("S[(2,2):(20,3)]")),
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from layoutalg.axis import Axis
-from layoutalg.errors import LayoutError
+from layoutalg.errors import LayoutError, NotExpressibleError
 from layoutalg.index import Affine
 from layoutalg.tile import TileLayout
 from verify.reads import Linear, Symbolic, constant, variable
@@ -447,11 +447,8 @@ def _divide(result: Any, a: TileLayout, b: TileLayout) -> Goal:
 
 def _product(result: Any, a: TileLayout, b: TileLayout) -> Goal:
     """At j*size(A) + i: A(i) plus the translate numbered B(j) of the complement."""
-    from layoutalg.algebra.compose import complement
-
     ranges, j, place = layout_index(b)
-    goal = _size(a) * (place.bounds(ranges)[1] + 1)
-    rest = complement(a, goal)
+    goal, rest = _translates(a, _size(a) * (place.bounds(ranges)[1] + 1))
     index = j * _size(a) + variable("i")
     right = Side().read(a, variable("i")).read(_extended(rest), place, endless=True)
     facts = {
@@ -459,6 +456,19 @@ def _product(result: Any, a: TileLayout, b: TileLayout) -> Goal:
         f"{_size(a) * _size(b)} elements": _size(result) == _size(a) * _size(b),
     }
     return Goal({**ranges, "i": (0, _size(a) - 1)}, index, Side().read(result, index), right, facts)
+
+
+def _translates(a: TileLayout, least: int) -> tuple[int, TileLayout]:
+    """A cotarget of at least ``least`` up to which the complement is a layout, and that complement."""
+    from layoutalg.algebra.compose import complement
+
+    covered = max((abs(it.extent * it.stride) for it in (*a.shard, *a.replica)), default=0) or 1
+    for goal in (least, -(-least // covered) * covered):
+        try:
+            return goal, complement(a, goal)
+        except NotExpressibleError:
+            continue
+    raise Symbolic(f"the translates of {a} below {least} are no layout")
 
 
 GOALS: Final[dict[str, Callable[..., Goal]]] = {

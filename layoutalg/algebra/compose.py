@@ -169,24 +169,32 @@ def complement(a: TileLayout, cotarget: int) -> TileLayout:
     >>> print(complement(TileLayout.parse("S[4:2]"), 24))
     S[(3,2):(8,1)]
     """
-    check_concrete(a, "complement")
     goal = as_number(cotarget, "the cotarget of a complement")
-    axis = memory_axis(a, "complement")
+    axis, steps = _progressions(a, "complement")
     if type(goal) is not int or goal < 1:
         raise RangeError(f"complement: cotarget {goal} is below 1", cotarget=goal)
-    image, low = merge_progressions(it for it in (*a.shard, *a.replica) if it.axis is axis)
-    start = start_of(a, axis, "complement") + low.get(axis, 0)
-    if start != 0:
-        raise RangeError(f"complement: the image of {a} starts at {start}, not at 0; move it there first", start=start)
-    steps = [(int(s), int(e)) for s, e in image.get(axis, [])]
     gaps = _nested_gaps(steps)
     try:
-        shard = _first_translates(gaps, goal) if gaps is not None else _greedy_translates(steps, goal, a)
+        if gaps is not None:
+            shard = _first_translates(gaps, goal)
+        else:
+            shard, _ = recognise_values({m: _greedy_translates(steps, goal, a, "complement")})
     except NotExpressibleError as error:
         raise NotExpressibleError(
             f"complement: the translates of {a} that cover [0, {goal}) are no layout: {error}", index=error.index
         ) from error
     return _make(canonical_shard(tuple(it._replace(axis=axis) for it in shard)), (), {})
+
+
+def _progressions(a: TileLayout, what: str) -> tuple[Axis, list[tuple[int, int]]]:
+    """Return the memory axis of a layout and the ``(stride, extent)`` of its image, which must start at 0."""
+    check_concrete(a, what)
+    axis = memory_axis(a, what)
+    image, low = merge_progressions(it for it in (*a.shard, *a.replica) if it.axis is axis)
+    start = start_of(a, axis, what) + low.get(axis, 0)
+    if start != 0:
+        raise RangeError(f"{what}: the image of {a} starts at {start}, not at 0; move it there first", start=start)
+    return axis, [(int(s), int(e)) for s, e in image.get(axis, [])]
 
 
 def _nested_gaps(steps: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
@@ -223,13 +231,13 @@ def _count_below(gaps: Sequence[tuple[int, int]], finer: Sequence[int], goal: in
     return count + (goal > 0)
 
 
-def _greedy_translates(steps: Sequence[tuple[int, int]], goal: int, a: TileLayout) -> Iters:
+def _greedy_translates(steps: Sequence[tuple[int, int]], goal: int, a: TileLayout, what: str) -> NDArray[np.int64]:
     """Cover [0, goal) address by address; an image that does not nest can do that only for small goals."""
     import numpy as np
 
     image = np.array(sorted(sumset(steps)))
     if goal > MAX_TABLE:
-        raise UndecidedError(f"complement: {a} does not nest; such images are decided up to cotarget {MAX_TABLE}")
+        raise UndecidedError(f"{what}: {a} does not nest; such images are decided up to cotarget {MAX_TABLE}")
     taken = np.zeros(goal + int(image[-1]) + 1, dtype=bool)
     translates: list[int] = []
     for address in range(goal):
@@ -241,7 +249,7 @@ def _greedy_translates(steps: Sequence[tuple[int, int]], goal: int, a: TileLayou
             )
         taken[image + address] = True
         translates.append(address)
-    return recognise_values({m: np.array(translates)})[0]
+    return np.array(translates)
 
 
 def logical_divide(a: TileLayout, b: TileLayout) -> TileLayout:
@@ -266,7 +274,8 @@ def logical_divide(a: TileLayout, b: TileLayout) -> TileLayout:
 def logical_product(a: TileLayout, b: TileLayout) -> TileLayout:
     """Repeat A as B says: A's index is the fast part, the copy's number the slow one.
 
-    Law: ``logical_product(A, B) = (compose(complement(A, size A * cosize B), B), A)``, row-major.
+    Law: ``logical_product(A, B) = (compose(C, B), A)``, row-major, C listing the translates of A that the complement
+    lists, as far as B needs them; that list need not end where a layout does.
 
     Raises:
         NotExpressibleError: A has no complement, or a composition that is no layout.
@@ -278,9 +287,27 @@ def logical_product(a: TileLayout, b: TileLayout) -> TileLayout:
     >>> print(logical_product(TileLayout.parse("S[4:2]"), TileLayout.parse("S[4:1]")))
     S[(2,2,4):(8,1,2)]
     """
-    check_concrete(a, "logical_product")
-    copies = compose(complement(a, int(a.size) * cosize(b)), b)
+    copies = _copies(a, b)
     offset = {Axis.get(name): value for name, value in a.offset.items()}
     for name, value in copies.offset.items():
         offset[Axis.get(name)] = offset.get(Axis.get(name), 0) + value
     return _make(canonical_shard(copies.shard + a.shard), a.replica, offset)
+
+
+def _copies(a: TileLayout, b: TileLayout) -> TileLayout:
+    """Return the translates of A that B numbers."""
+    axis, steps = _progressions(a, "logical_product")
+    gaps, needed = _nested_gaps(steps), cosize(b)
+    if gaps is not None:
+        finer = math.prod(extent for _, extent in gaps[:-1])
+        ends = (gaps[-1][0], -(-needed // finer))
+        return compose(_make(tuple(Iter(e, s, axis) for s, e in reversed([*gaps[:-1], ends])), (), {}), b)
+    shard, start = as_index(b, "logical_product")
+    try:
+        translates = _greedy_translates(steps, int(a.size) * needed, a, "logical_product")
+        found, offset = recognise_values({axis: translates[_table(shard, start)]})
+    except NotExpressibleError as error:
+        raise NotExpressibleError(
+            f"logical_product: the copies of {a} that {b} numbers are no layout: {error}", index=error.index
+        ) from error
+    return _make(found, (), offset)
