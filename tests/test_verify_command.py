@@ -70,7 +70,7 @@ def test_laws_are_listed_with_their_verdicts_and_written_as_json(tmp_path):
 
 
 def test_the_table_of_theorems_names_every_law_once():
-    text = theorems([(law, Proved(law.scope)) for law in all_laws()])
+    text = theorems([(law, Proved(law.scope)) for law in all_laws()]).partition("## Laws by operation")[0]
     for law in all_laws():
         assert text.count(f"| {law.name} |") == 1
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from layoutalg import LayoutError
 from verify import Proved, Refuted, Unknown, cli, runner
 from verify.cli import app
 from verify.laws import all_laws, law_named
@@ -43,6 +44,20 @@ def test_a_wrong_law_exits_with_1_and_shows_its_counterexample(spoil, tmp_path):
     assert row["verdict"] == "Refuted"
     found = {name: int(value) for name, value in row["counterexample"].items()}
     assert wrong.replay(found)[0] != wrong.replay(found)[1]
+
+
+def test_json_is_printed_or_written_to_the_file_that_is_named(tmp_path):
+    printed = run("--only", "index.lemma_range", "--jobs", 1, "--json")
+    assert [row["name"] for row in json.loads(printed.stdout)["laws"]] == ["index.lemma_range"]
+    written = run("--only", "index.lemma_range", "--jobs", 1, "--json", tmp_path / "laws.json")
+    assert json.loads((tmp_path / "laws.json").read_text())[0]["name"] == "index.lemma_range"
+    assert "1 Proved" in written.stdout
+
+
+def test_a_law_named_without_an_option_is_explained():
+    result = run("slicing")
+    assert isinstance(result.exception, LayoutError)
+    assert "--only slicing" in str(result.exception)
 
 
 def test_a_law_beyond_its_budget_exits_with_3(spoil):

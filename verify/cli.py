@@ -53,20 +53,23 @@ def register(other: typer.Typer) -> None:
 
 @app.command(epilog=EXIT_CODES)
 def laws(
+    file: Annotated[Path | None, typer.Argument(help="with --json: the file to write instead of printing")] = None,
     only: Annotated[str, typer.Option(help="laws whose name contains this, such as 'slicing'")] = "",
     jobs: Annotated[int, typer.Option(help="processes; every core without it")] = 0,
     dask: Annotated[str, typer.Option(metavar="ADDRESS", help="run on the Dask cluster of this scheduler")] = "",
     seed: Annotated[int, typer.Option(help="the solver's seed")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds must give the verdict")] = 1,
     mutants: Annotated[bool, typer.Option(help="also have every wrong implementation refuted and replayed")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
-    out: Annotated[Path | None, typer.Option(help="write the JSON to this file")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table, or write it to FILE")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the JSON to this file too")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write the table as docs/THEOREMS.md")] = None,
 ) -> None:
     """Prove the laws of the library.
 
     [dim]python -m verify laws --only index.lemma[/]
     """
+    if file is not None and not as_json:
+        raise LayoutError(f"laws: {file} is no option; laws of one file: --only {file}; JSON: --json {file}")
     chosen = [law for law in all_laws() if only in law.name]
     if not chosen:
         raise LayoutError(
@@ -76,11 +79,11 @@ def laws(
     settings = Settings(seed=seed)
     rows = run_laws(chosen, settings, jobs=jobs or os.cpu_count() or 1, dask=dask, seeds=seeds, mutants=mutants)
     found, code = [_law_json(row) for row in rows], _exit_code([row.verdict for row in rows])
-    if out is not None:
-        out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    for path in filter(None, (out, file)):
+        path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if markdown is not None:
         markdown.write_text(theorems([(row.law, row.verdict) for row in rows]), encoding="utf-8")
-    if as_json:
+    if as_json and file is None:
         emit("verify laws", code, laws=found)
     else:
         _print_laws(Console(), rows, time.monotonic() - started)
