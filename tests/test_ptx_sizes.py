@@ -170,11 +170,7 @@ MUTANTS = {
     "shared pitch doubled": ("shl.b32 	%r9, %r4, 5;", "shl.b32 	%r9, %r4, 6;", "shared memory"),
     "wrong register": ("st.global.f32 	[%rd36], %f6;", "st.global.f32 	[%rd36], %f5;", "expected"),
     "store left out": ("st.global.f32 	[%rd36], %f6;", "", "found"),
-    "store repeated": (
-        "st.global.f32 	[%rd36], %f6;",
-        "st.global.f32 [%rd36], %f6; st.global.f32 [%rd36], %f6;",
-        "written again by",
-    ),
+    "two threads for one row": ("mov.u32 	%r17, %tid.y;", "mov.u32 %r17, %tid.y; and.b32 %r17, %r17, 6;", "meets"),
     "data changed": (
         "st.global.f32 	[%rd36], %f6;",
         "add.f32 %f6, %f6, %f6; st.global.f32 [%rd36], %f6;",
@@ -228,6 +224,11 @@ def check_mutant(name: str) -> None:
     # The witness is no artefact of the proof: at these sizes the interpreter refuses the kernel, too.
     executed = check_executed(parse(text), family.at(M=found["M"], N=found["N"]))
     assert any(isinstance(o.verdict, Refuted) for o in executed)
+
+
+def test_a_thread_may_store_its_element_twice():
+    text = mutant("st.global.f32 	[%rd36], %f6;", "st.global.f32 [%rd36], %f6; st.global.f32 [%rd36], %f6;")
+    assert all(o.verdict.ok for o in check_for_all_sizes(parse(text), transpose("transpose_tiled")))
 
 
 @pytest.mark.parametrize(

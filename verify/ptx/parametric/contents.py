@@ -255,19 +255,20 @@ class Contents:
         return Proved(self.scope)
 
     def _tile(self, output: str, table: tuple[Ints, Ints, Ints], pieces: list[Piece]) -> Verdict:
-        """The points of all threads and stores are those of a box, each once."""
+        """The points of all threads and stores are those of a box, each by one thread (who may store it again)."""
         points, owner, thread = table
         if (points < 0).any():
             raise _GapError("a thread's place in its tile is negative")
         tile = points.max(axis=0) + 1
         flat = np.ravel_multi_index(tuple(points.T), tuple(tile))
-        count = np.bincount(flat, minlength=int(np.prod(tile)))
+        pairs, which = np.unique(np.stack([flat, thread], axis=1), axis=0, return_index=True)
+        count = np.bincount(pairs[:, 0], minlength=int(np.prod(tile)))
         if (count == 1).all():
             return Proved(self.scope)
         at = int(np.argmax(count != 1))
         x = tuple(int(i) for i in np.unravel_index(at, tuple(tile)))
         if count[at]:
-            first, second = np.flatnonzero(flat == at)[:2].tolist()
+            first, second = which[pairs[:, 0] == at][:2].tolist()
             return self._twice(x, [(pieces[int(owner[i])], int(thread[i])) for i in (first, second)])
         places = self.model.places[output][2]
         large = [self.facts.term(e) > i for e, i in zip(places.shape, x, strict=True)]
