@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from codegen_cuda.tensor.plan import TensorPlan, block_counts, divisor_bytes, round_up
 from codegen_cuda.tensor.problem import TensorProblem
-from codegen_cuda.tensor.text import ELEMENT, block_origin, constant, decode, guard, linear, unrolled
+from codegen_cuda.tensor.text import ELEMENT, block_origin, constant, decode, divided, guard, linear, unrolled
 
 __all__ = ["emit_boxes", "plan_boxes"]
 
@@ -237,7 +237,7 @@ def _stores(problem: TensorProblem, plan: TensorPlan, box: _Box) -> list[str]:
     bound = [f"i < {total}u"] if total % plan.threads else []
     fixed = tuple(k for k in range(len(plan.box)) if plan.box[k] == 1)
     limits = [*bound, *_limits(problem, plan, (*side.others, *fixed))]
-    shift = "0u" if side.aligned or per == 1 else f"((u32)row & {side.vector - 1}u) / {width}u"
+    shift = "0u" if side.aligned or per == 1 else divided(f"((u32)row & {side.vector - 1}u)", width)
     vector = ELEMENT[side.vector]
     body = [
         f"const u32 i = threadIdx.x + n * {plan.threads}u;",

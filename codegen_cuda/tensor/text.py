@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from codegen_cuda.tensor.plan import TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem
 
-__all__ = ["ELEMENT", "Permuter", "block_origin", "constant", "decode", "guard", "linear", "unrolled"]
+__all__ = ["ELEMENT", "Permuter", "block_origin", "constant", "decode", "divided", "guard", "linear", "unrolled"]
 
 _WORD = 1 << 32
 
@@ -68,6 +68,15 @@ def decode(index: str, digits: Sequence[tuple[str, int]]) -> list[str]:
         lines.append(f"const u32 {name} = {text};")
         stride *= extent
     return lines
+
+
+def divided(text: str, factor: int) -> str:
+    """Spell a quotient; a division by 1 is none.
+
+    >>> divided("x", 4), divided("x", 1)
+    ('x / 4u', 'x')
+    """
+    return text if factor == 1 else f"{text} / {factor}u"
 
 
 def guard(conditions: Iterable[str]) -> str:

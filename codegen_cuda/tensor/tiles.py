@@ -22,7 +22,7 @@ import math
 
 from codegen_cuda.tensor.plan import VECTOR, TensorPlan
 from codegen_cuda.tensor.problem import TensorProblem
-from codegen_cuda.tensor.text import ELEMENT, Permuter, block_origin, constant, decode, guard, linear, unrolled
+from codegen_cuda.tensor.text import ELEMENT, Permuter, block_origin, constant, decode, divided, guard, linear, unrolled
 from codegen_cuda.tensor.tile_shape import Geometry, Shape, coordinate, geometry, shape_of, t_limit, trips
 
 __all__ = ["emit_tiles"]
@@ -60,10 +60,10 @@ def _loads(problem: TensorProblem, plan: TensorPlan, shape: Shape, made: Geometr
         [
             ("v", made.run - 1, VECTOR),
             ("t", t_rows - 1, made.t_step),
-            ("(b % Q)", min(made.per_vector, made.rows) - 1, made.pitch),
-            ("(b / Q)", (made.rows - 1) // made.per_vector, made.group),
+            (f"(b % {made.per_vector}u)", min(made.per_vector, made.rows) - 1, made.pitch),
+            (f"({divided('b', made.per_vector)})", (made.rows - 1) // made.per_vector, made.group),
         ]
-    ).replace("Q)", f"{made.per_vector}u)")
+    )
     along = linear([("v", made.run - 1, VECTOR)])
     # Rows and columns outside the tensor become zeros where all of the tile is read later.
     kept = bound if shape.edge or shape.shifted else conditions
@@ -309,7 +309,7 @@ def _aligned_rows(problem: TensorProblem, plan: TensorPlan, shape: Shape, made: 
         *digits,
         f"if ({guard(limits)}) {{",
         f"    const u64 row = dst_base + ({linear(row)});",
-        f"    const u32 s = ((u32)row & {shape.edge - 1}u) / {width}u;",
+        f"    const u32 s = {divided(f'((u32)row & {shape.edge - 1}u)', width)};",
         f"    const {kind} first = ({linear(box)}) * ({kind}){q}u;",
         f"    const u32 skip = {shape.edge}u - s * {width}u;",
         f"    const unsigned char* from = tile + {made.bytes}u + ({linear(place)}) + (skip & ~15u);",
