@@ -29,6 +29,7 @@ GROUPS: Final = (
     "tiling",
     "summands",
     "packing",
+    "sets",
     "axes",
     "image",
     "compose",

@@ -7,6 +7,7 @@ function of the library replaced, as for families.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +43,9 @@ class _Exhaustive:
         return Proved(verdict.scope.rpartition("; ")[2]) if isinstance(verdict, Proved) else verdict
 
     def replay(self, counterexample: Mapping[str, Any], patches: Sequence[Patch]) -> tuple[str, str]:
-        member = counterexample["member"]
-        right = self.run(member)
-        fault, wrong = mistaken(lambda: self.run(member), patches)
+        member = counterexample["member"]  # a layout remembers its canonical form, so each run has a copy of its own
+        right = self.run(deepcopy(member))
+        fault, wrong = mistaken(lambda: self.run(deepcopy(member)), patches)
         if not self.judge(member, right) or (fault is None and self.judge(member, wrong)):
             raise AssertionError(f"the counterexample does not repeat: {show(right)} and {show(wrong)}")
         return show(right), show(fault or wrong)
