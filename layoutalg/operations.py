@@ -46,18 +46,21 @@ class Operations(Points):
         >>> print(TileLayout.parse("S[(4,1,8):(8,3,1)] + R[2:-4@warpid] + 0").canonicalize())
         S[32:1] + R[2:4@warpid] + -4@warpid
         """
-        if self._canonical is None:
+        if self._canonical is not None:
+            return self._canonical
+        shard = canonical_shard(self.shard, strict=True)
+        if not self.replica and not self._offset:
+            canonical = self._self() if shard is self.shard else self._make(shard, (), {})
+        else:
             replica, moved = canonical_replica(self.replica)
             offset = dict(self._offset)
             for axis, value in moved.items():
                 offset[axis] = offset.get(axis, 0) + value
-            shard = canonical_shard(self.shard, strict=True)
             kept = {axis: value for axis, value in offset.items() if not _is_zero(value)}
             same = shard is self.shard and replica == self.replica and len(kept) == len(self._offset)
             canonical = self._self() if same else self._make(shard, replica, kept)
-            self._remember(canonical)
-        assert self._canonical is not None
-        return self._canonical
+        self._remember(canonical)
+        return canonical
 
     def equivalent(self, other: TileLayout) -> bool:
         """Decide whether both layouts put every index at the same set of places.

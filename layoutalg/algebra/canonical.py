@@ -45,8 +45,12 @@ def canonical_shard(iters: Iters, *, strict: bool = False) -> Iters:
     >>> canonical_shard((make_iter(4, 8), make_iter(1, 5), make_iter(8, 1)))
     (32:1,)
     """
-    merged: list[Iter] = []  # innermost first
-    changed = False
+    kept: list[Iter] = []  # innermost first
+    last: Iter | None = None  # the iter that neighbours are merged into: its numbers are in inner_*
+    inner_extent: Number = 0
+    inner_stride: Number = 0
+    inner_axis: Axis | None = None
+    changed = grown = False
     for it in reversed(iters):
         extent, stride, axis = it
         if extent == 1 if type(extent) is int else certainly_equal(extent, 1):
@@ -55,18 +59,22 @@ def canonical_shard(iters: Iters, *, strict: bool = False) -> Iters:
         if axis is not m and (stride == 0 if type(stride) is int else certainly_equal(stride, 0)):
             axis, changed = m, True
             it = Iter(extent, 0, m)
-        if merged:
-            inner_extent, inner_stride, inner_axis = merged[-1]
-            if axis is inner_axis and (
-                stride == inner_extent * inner_stride
-                if type(stride) is type(inner_extent) is type(inner_stride) is int
-                else _joins(stride, inner_extent, inner_stride, extent, strict=strict)
-            ):
-                merged[-1] = Iter(extent * inner_extent, inner_stride, axis)
-                changed = True
-                continue
-        merged.append(it)
-    return tuple(reversed(merged)) if changed else iters
+        if axis is inner_axis and (
+            stride == inner_extent * inner_stride
+            if type(stride) is type(inner_extent) is type(inner_stride) is int
+            else _joins(stride, inner_extent, inner_stride, extent, strict=strict)
+        ):
+            inner_extent = extent * inner_extent
+            changed = grown = True
+            continue
+        if last is not None:
+            kept.append(Iter(inner_extent, inner_stride, last[2]) if grown else last)
+        last, inner_extent, inner_stride, inner_axis, grown = it, extent, stride, axis, False
+    if not changed:
+        return iters
+    if last is not None:
+        kept.append(Iter(inner_extent, inner_stride, last[2]) if grown else last)
+    return tuple(reversed(kept))
 
 
 def _joins(stride: Number, inner_extent: Number, inner_stride: Number, extent: Number, *, strict: bool) -> bool:

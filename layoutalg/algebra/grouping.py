@@ -92,18 +92,20 @@ def group_iters(iters: Iters, shape: Shape) -> tuple[Iters, tuple[int, ...]]:
     counts: list[int] = []
     for dim in range(len(shape) - 1, -1, -1):
         before, need = len(result), shape[dim]
-        while not certainly_equal(need, 1):
+        while need != 1 if type(need) is int else not certainly_equal(need, 1):
             if not remaining:
                 raise RegionError(f"shape {show_shape(shape)} has more elements than the layout", shape=shape)
-            extent, stride, axis = remaining.pop()
-            rest, outer = _quotients(need, extent)
-            if rest is None:
-                if outer is None:
-                    raise _no_boundary(iters, shape, dim, Iter(extent, stride, axis), need)
-                remaining.append(Iter(outer, stride * need, axis))
-                extent, rest = need, 1
-            result.append(Iter(extent, stride, axis))
-            need = rest
+            it = remaining.pop()
+            rest, outer = _quotients(need, it[0])
+            if rest is not None:
+                result.append(it)
+                need = rest
+                continue
+            if outer is None:
+                raise _no_boundary(iters, shape, dim, it, need)
+            remaining.append(Iter(outer, it[1] * need, it[2]))
+            result.append(Iter(need, it[1], it[2]))
+            need = 1
         counts.append(len(result) - before)
     if remaining and not all(certainly_equal(it.extent, 1) for it in remaining):
         raise RegionError(f"shape {show_shape(shape)} has fewer elements than the layout", shape=shape)
@@ -115,6 +117,10 @@ def group_iters(iters: Iters, shape: Shape) -> tuple[Iters, tuple[int, ...]]:
 
 def _quotients(need: Number, extent: Number) -> tuple[Number | None, Number | None]:
     """Return need / extent, else extent / need; raise UndecidedError only if neither is known to be exact."""
+    if type(need) is type(extent) is int:
+        if need % extent == 0:
+            return need // extent, None
+        return None, None if extent % need else extent // need
     try:
         rest = exact_quotient(need, extent)
     except UndecidedError:

@@ -89,10 +89,15 @@ def check_region(region: object, shape: Shape) -> Region:
         raise RegionError(f"a region is one (begin, end) or index per dimension, not {region!r}", region=region)
     if len(region) != len(shape):
         raise RegionError(f"region has {len(region)} dimensions, the shape {shape} has {len(shape)}", shape=shape)
-    return tuple(
-        _check_interval(entry, extent, dim, shape)
-        for dim, (entry, extent) in enumerate(zip(region, shape, strict=True))
-    )
+    found: list[Interval] = []
+    for dim, (entry, extent) in enumerate(zip(region, shape, strict=True)):
+        if type(entry) is tuple and len(entry) == 2:
+            begin, end = entry
+            if type(begin) is type(end) is type(extent) is int and 0 <= begin < end <= extent:
+                found.append(Interval(begin, end - begin))
+                continue
+        found.append(_check_interval(entry, extent, dim, shape))
+    return tuple(found)
 
 
 def _check_interval(entry: object, extent: Number, dim: int, shape: Shape) -> Interval:

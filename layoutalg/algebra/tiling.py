@@ -208,12 +208,12 @@ def scaled(layout: TileLayout, factors: Mapping[Axis, Number]) -> Parts:
     def scale(iters: Iters) -> Iters:
         return tuple(Iter(e, s * factors.get(a, 1), a) for e, s, a in iters)
 
-    offset = {Axis.get(name): value for name, value in layout.offset.items()}
-    return Parts(scale(layout.shard), scale(layout.replica), {a: v * factors.get(a, 1) for a, v in offset.items()})
+    offset = {axis: value * factors.get(axis, 1) for axis, value in layout._offset}
+    return Parts(scale(layout.shard), scale(layout.replica), offset)
 
 
 def _sum(outer: Parts, outer_shape: Shape, inner: TileLayout, inner_shape: Shape, what: str) -> Parts:
-    offset = {Axis.get(name): value for name, value in inner.offset.items()}
+    offset = dict(inner._offset)
     for axis, value in outer.offset.items():
         offset[axis] = offset.get(axis, 0) + value
     shard = _interleave(outer.shard, outer_shape, inner.shard, inner_shape, what)
