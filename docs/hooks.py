@@ -8,6 +8,7 @@ from typing import Any
 GENERATED = {
     "Theorems": "THEOREMS.md",
     "Trusted base": "trusted_base.md",
+    "Permute planning": "permute_planning.md",
     "Permute performance": "permute_performance.md",
 }
 
