@@ -75,6 +75,7 @@ class Reference:
         offset: in elements of ``dtype``, or in bytes where those are narrower.
         writes: whether whoever gets it may write.
         count: elements that it may touch, ``None`` if that was not said.
+        whole: the pointer itself, not the address of an element.
     """
 
     data: Pointer
@@ -82,9 +83,12 @@ class Reference:
     offset: Expr
     writes: bool
     count: int | None = None
+    whole: bool = False
 
     def text(self) -> str:
         """Return the spelling in C."""
+        if self.whole:
+            return self.data.base(self.dtype)
         return f"&{self.data.base(self.dtype)}[{checked_text(self.offset, bare=True)}]"
 
     def __str__(self) -> str:
@@ -154,7 +158,8 @@ def vector_of(buffer: Buffer, coord: Sequence[Expr], spec: str) -> Vector:
     width = lanes * buffer.dtype.bits // 8
     if buffer.data.align % width or not (first * buffer.dtype.bits).is_multiple_of(8 * width):
         modulus, residue = (first * buffer.dtype.bits).congruence()
-        known = math.gcd(modulus, residue, 8 * buffer.data.align) // 8
+        bits = math.gcd(modulus, residue, 8 * buffer.data.align)
+        known = bits // 8 if bits % 8 == 0 else f"{bits} bits"
         raise PlanError(
             f"{buffer.name}: {spec} is {width} bytes wide, and {buffer.data.name} + {first} is only known to be "
             f"aligned to {known}: raise align=, or index by multiples of {lanes}",

@@ -13,13 +13,15 @@ from typing import Any, TypeAlias
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
 from layoutalg.errors import NotExpressibleError, RegionError
+from layoutalg.hardware.dtypes import Dtype
+from layoutalg.hardware.tcgen05 import COLUMNS, LANES
 from layoutalg.index import Affine, flatten
 from layoutalg.iters import vector_at
 from layoutalg.swizzle import Swizzle
 from layoutalg.swizzled import SwizzledLayout
 from layoutalg.tile import TileLayout
 
-__all__ = ["Layout", "address_of", "as_param", "dense", "span_of", "swizzled"]
+__all__ = ["Layout", "address_of", "as_param", "check_columns", "dense", "reach", "span_of", "swizzled"]
 
 Layout: TypeAlias = TileLayout | SwizzledLayout
 
@@ -99,6 +101,40 @@ def span_of(layout: Layout) -> int:
         period = layout.swizzle.period
         return int(-(-(high + 1) // period) * period)
     return int(high + 1)
+
+
+def reach(layout: TileLayout, axis: str) -> int:
+    """Return one more than the largest coordinate that a layout has on an axis.
+
+    >>> reach(TileLayout.parse("S[(32,4):(1@TLane,2@TCol)] + 8@TCol"), "TCol")
+    15
+    """
+    offset: Any = layout.offset.get(axis, 0)
+    iters = [it for it in (*layout.shard, *layout.replica) if it.axis.name == axis]
+    return int(offset + sum((it.extent - 1) * it.stride for it in iters) + 1)
+
+
+def check_columns(name: str, layout: Layout, kind: Dtype, column: int | None) -> None:
+    """Check that a layout, from a column of tensor memory on, stays inside it.
+
+    Raises:
+        PlanError: no column, axes other than ``TLane`` and ``TCol``, or cells that are not there.
+    """
+    if column is None:
+        raise PlanError(
+            f"{name}: a buffer in tensor memory needs allocated_addr, its first column: use TmemPool.alloc, or "
+            "declare(..., scope='tmem', allocated_addr=...)",
+            buffer=name,
+        )
+    if not isinstance(layout, TileLayout) or {axis.name for axis in layout.axes} - {"TLane", "TCol"}:
+        raise PlanError(f"{name}: {layout} is no layout of tensor memory, whose axes are TLane and TCol", buffer=name)
+    lanes, end = reach(layout, "TLane"), column + -(-reach(layout, "TCol") * kind.bits // 32)
+    if column < 0 or end > COLUMNS or lanes > LANES:
+        raise PlanError(
+            f"{name}: {layout} of {kind} from column {column} on needs {lanes} lanes and columns up to {end}; tensor "
+            f"memory has {LANES} and {COLUMNS}",
+            buffer=name,
+        )
 
 
 def as_param(offset: Any) -> Expr:

@@ -296,8 +296,32 @@ class Scalar:
     def __sub__(self, other: Any) -> Value:
         return self.element.__sub__(other)
 
+    def __rsub__(self, other: Any) -> Value:
+        return self.element.__rsub__(other)
+
     def __mul__(self, other: Any) -> Value:
         return self.element.__mul__(other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self.element.__rmul__(other)
+
+    def __and__(self, other: Any) -> Value:
+        return self.element.__and__(other)
+
+    def __or__(self, other: Any) -> Value:
+        return self.element.__or__(other)
+
+    def __xor__(self, other: Any) -> Value:
+        return self.element.__xor__(other)
+
+    def __lshift__(self, other: Any) -> Value:
+        return self.element.__lshift__(other)
+
+    def __rshift__(self, other: Any) -> Value:
+        return self.element.__rshift__(other)
+
+    def __neg__(self) -> Value:
+        return -self.element
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +473,7 @@ def shared_scalar(name: str, kind: str) -> Scalar:
 def _argument(x: Any) -> Reference | Whole | Value:
     x = read(x)
     if isinstance(x, Pointer):
-        return Reference(x, x.dtype, Expr.of(0), writes=True)
+        return Reference(x, x.dtype, Expr.of(0), writes=True, whole=True)
     return x if isinstance(x, Reference | Whole | Value) else Index(as_index(x))
 
 

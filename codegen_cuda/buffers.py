@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from codegen_cuda.access import Pointer, Reference, Vector, vector_of
-from codegen_cuda.addresses import Layout, address_of, dense, span_of
+from codegen_cuda.addresses import Layout, address_of, check_columns, dense, span_of
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
 from codegen_cuda.regions import region_of
@@ -78,22 +78,21 @@ class Buffer:
                 f"{self.layout.size}",
                 shape=self.shape,
             )
-        if self.scope == "tmem" and self.allocated_addr is None:
-            raise PlanError(
-                f"{self.name}: a buffer in tensor memory needs allocated_addr, its first column: use TmemPool.alloc, "
-                "or declare(..., scope='tmem', allocated_addr=...)",
-                buffer=self.name,
-            )
-        if self.scope != "tmem":
+        if self.scope == "tmem":
+            check_columns(self.name, self.layout, self.dtype, self.allocated_addr)
+        else:
             self._check_storage()
 
     def _check_storage(self) -> None:
+        if self.allocated_addr is not None:
+            raise PlanError(f"{self.name}: allocated_addr is a column of tensor memory, and this lies in {self.scope}")
         low, high = self.elem_offset.bounds()
         last = (high + self.span) * self.dtype.bits
         if low < 0 or (self.data.size is not None and last > 8 * self.data.size):
+            there = "what lies" if self.data.size is None else f"the {self.data.size} bytes"
             raise RegionError(
-                f"{self.name}: elements [{low}, {high + self.span}) of {self.dtype} leave the {self.data.size} bytes "
-                f"behind {self.data.name}",
+                f"{self.name}: elements [{low}, {high + self.span}) of {self.dtype} leave {there} behind "
+                f"{self.data.name}",
                 buffer=self.name,
             )
 
@@ -120,23 +119,31 @@ class Buffer:
             RegionError: wrong rank, or a coordinate that may leave its extent.
             PlanError: tensor memory, or a layout over threads (use :meth:`local`).
         """
+        self._check_addressable()
+        expr = address_of(self.layout, self.shape, [as_index(x) for x in coord], name=self.name)
+        return (expr + self.elem_offset).descending()
+
+    def _check_addressable(self) -> None:
         if self.scope == "tmem":
             raise PlanError(
                 f"{self.name} lies in tensor memory, which has no addresses to load from: use tcgen05 ld and st",
                 buffer=self.name,
             )
-        expr = address_of(self.layout, self.shape, [as_index(x) for x in coord], name=self.name)
-        return (expr + self.elem_offset).descending()
 
     def bit_address(self, *coord: Coordinate) -> Expr:
         """Return the offset of an element from ``data`` in bits."""
         return self.address(*coord) * self.dtype.bits
 
     def __getitem__(self, key: Any) -> Any:
-        """Return an element for coordinates, a :class:`codegen_cuda.regions.BufferRegion` for slices."""
+        """Return an element for coordinates, a :class:`codegen_cuda.regions.BufferRegion` for slices.
+
+        Raises:
+            PlanError: an element of tensor memory.
+        """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, slice) for k in keys):
             return region_of(self, keys)
+        self._check_addressable()
         return Element(self, tuple(as_index(k) for k in keys))
 
     def at(self, offset: Coordinate) -> Element:
@@ -148,6 +155,7 @@ class Buffer:
         >>> print(match("A", (4, 8), "f32", elem_offset=64).at(Expr.var("x", -8, 7) * 2 - 1))
         A_ptr[x * 2 + 63]
         """
+        self._check_addressable()
         return Element(self, (as_index(offset),), placed=True)
 
     def ptr_to(self, coord: Sequence[Coordinate]) -> Reference:
@@ -172,6 +180,7 @@ class Buffer:
         Raises:
             RegionError: the run leaves the buffer.
         """
+        self._check_addressable()
         if mask not in ("r", "w", "rw"):
             raise RangeError(f"an access mask is 'r', 'w' or 'rw', not {mask!r}", mask=mask)
         start = as_index(offset)
@@ -352,14 +361,18 @@ def alloc(
     return Buffer(name, kind, tuple(shape), chosen, scope, data, owns=True)
 
 
-def alloc_shared(name: str, shape: Sequence[int], dtype: str, *, layout: Layout | None = None) -> Buffer:
+def alloc_shared(
+    name: str, shape: Sequence[int], dtype: str | Dtype, *, layout: Layout | None = None, align: int | None = None
+) -> Buffer:
     """Allocate static shared memory."""
-    return alloc(name, shape, dtype, scope="shared", layout=layout)
+    return alloc(name, shape, dtype, scope="shared", layout=layout, align=align)
 
 
-def alloc_local(name: str, shape: Sequence[int], dtype: str, *, layout: Layout | None = None) -> Buffer:
-    """Allocate registers of each thread, naturally aligned."""
-    return alloc(name, shape, dtype, scope="local", layout=layout)
+def alloc_local(
+    name: str, shape: Sequence[int], dtype: str | Dtype, *, layout: Layout | None = None, align: int | None = None
+) -> Buffer:
+    """Allocate registers of each thread, naturally aligned unless vectors of them are moved at once."""
+    return alloc(name, shape, dtype, scope="local", layout=layout, align=align)
 
 
 def declare(
@@ -373,6 +386,7 @@ def declare(
     elem_offset: Coordinate = 0,
     byte_offset: int | None = None,
     allocated_addr: int | None = None,
+    align: int | None = None,
 ) -> Buffer:
     """Declare a view over a pointer that exists; no storage is made.
 
@@ -381,18 +395,22 @@ def declare(
             ``None``, as its addresses come from ``allocated_addr``.
         scope: the pointer's own without one.
         allocated_addr: first column, for tensor memory.
+        align: bytes that the pointer must be aligned to; where storage is made, that it is.
 
     Raises:
-        PlanError: a scope that is not the pointer's, offsets that disagree, or tensor memory without an address.
+        PlanError: a scope that is not the pointer's, offsets that disagree, less alignment, or tensor memory without
+            an address.
     """
     kind = dtype_of(dtype)
     if data is None and scope != "tmem":
-        return alloc(name, shape, dtype, scope=scope or "global", layout=layout)
+        return alloc(name, shape, dtype, scope=scope or "global", layout=layout, align=align)
     pointer = data if data is not None else Pointer(f"{name}_ptr", kind, "tmem", 4)
     if not isinstance(pointer, Pointer):
         raise PlanError(f"{name}: data is a Pointer, not {pointer!r}; bind an expression with let_pointer first")
     if scope is not None and scope != pointer.scope:
         raise PlanError(f"{name}: scope {scope!r}, but {pointer.name} points to {pointer.scope}")
+    if align is not None and pointer.align % align:
+        raise PlanError(f"{name}: {pointer.name} is aligned to {pointer.align} bytes, not to {align}", align=align)
     offset = _offset(name, kind, as_index(elem_offset), byte_offset)
     chosen = layout if layout is not None else dense(shape)
     period = getattr(chosen, "base_alignment", None)

@@ -83,6 +83,9 @@ def _check_storage(body: Body) -> None:
             "arrays start at one address: allocate one arena and declare views into it, or use SharedPool",
             arenas=tuple(arenas),
         )
+    dynamic, limit = body.dynamic_shared_bytes, DEFAULT_MACHINE.shared_bytes_per_block
+    if dynamic > limit:
+        raise PlanError(f"{body.name} asks for {dynamic} bytes of dynamic shared memory; a block has {limit}")
     static = sum(s.data.size or 0 for s in everything if isinstance(s, Buffer) and s.scope == "shared")
     if static > DEFAULT_MACHINE.static_shared_bytes:
         raise PlanError(

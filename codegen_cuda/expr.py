@@ -216,7 +216,14 @@ class Expr:
 
     __radd__ = __add__
 
-    def __mul__(self, factor: int) -> Expr:
+    def __mul__(self, factor: int | Expr) -> Expr:
+        if isinstance(factor, Expr) and not self.terms:
+            return factor * self.const
+        factor = factor.const if isinstance(factor, Expr) and not factor.terms else factor
+        if type(factor) is not int:
+            raise RangeError(
+                f"({self}) * ({factor}): index arithmetic multiplies by ints; Index(x) * y is a plain value"
+            )
         return Expr(self.const * factor, tuple((a, c * factor) for a, c in self.terms) if factor else ())
 
     __rmul__ = __mul__

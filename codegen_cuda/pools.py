@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from codegen_cuda.access import Pointer
-from codegen_cuda.addresses import Layout, dense, span_of
+from codegen_cuda.addresses import Layout, dense, reach, span_of
 from codegen_cuda.body import If, LetPointer, Statement, compare, let
 from codegen_cuda.buffers import Buffer, alloc, declare
 from codegen_cuda.errors import PlanError
@@ -254,9 +253,9 @@ class TmemPool:
         self._expect("open")
         element = dtype(kind)
         chosen = layout if layout is not None else self._datapath(name, shape)
-        columns = -(-(_reach(chosen, "TCol") * element.bits) // 32)
-        if _reach(chosen, "TLane") > 128:
-            raise PlanError(f"{name}: {chosen} reaches lane {_reach(chosen, 'TLane') - 1} of 128")
+        columns = -(-(reach(chosen, "TCol") * element.bits) // 32)
+        if reach(chosen, "TLane") > 128:
+            raise PlanError(f"{name}: {chosen} reaches lane {reach(chosen, 'TLane') - 1} of 128")
         begin = -(-self.cursor // align) * align
         limit = self.total_cols or _COLUMNS
         if begin + columns > limit:
@@ -309,9 +308,3 @@ class TmemPool:
     def _expect(self, state: str) -> None:
         if self._state != state:
             raise PlanError(f"this pool of tensor memory is {self._state}, not {state}", state=self._state)
-
-
-def _reach(layout: TileLayout, axis: str) -> int:
-    offset: Any = layout.offset.get(axis, 0)
-    iters = [it for it in (*layout.shard, *layout.replica) if it.axis.name == axis]
-    return int(offset + sum((it.extent - 1) * it.stride for it in iters) + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Atom, Expr
@@ -73,7 +72,6 @@ def address(layout: Layout, element: Expr) -> Expr:
         whole = constant_offset(layout)
         start = whole % period
         start += max(0, -(-(-tile.bounds()[0] - start) // period)) * period
-        moved = tile + start
         assert isinstance(layout.swizzle, Swizzle)  # require_plain refuses others
         return stage_terms(layout) + _swizzled(layout.swizzle, tile + start) + (whole - start)
     return stage_terms(layout) + _tile(layout, element) + constant_offset(layout)
