@@ -144,6 +144,45 @@ def test_a_warp_wide_instruction_needs_a_condition_of_whole_warps():
         code(TX, warp, If(compare(TX.var, "==", 0), (tcgen05_relinquish(),)))
 
 
+def test_a_pointer_is_passed_by_its_name_and_an_element_by_its_address():
+    source = "__device__ float ld(const float* p) { return *p; }"
+    by_name, by_address = (Call("ld", x, source=source, returns="f32") for x in (A.data, A.ptr_to([TX.var])))
+    assert code(TX, Store(B[TX.var], by_address), Store(B[TX.var], by_name))[1:] == [
+        "B_ptr[tx] = ld(&A_ptr[tx]);",
+        "B_ptr[tx] = ld(A_ptr);",
+    ]
+
+
+def test_a_scalar_takes_part_in_arithmetic_on_either_side():
+    acc, bits = local_scalar("acc", "float32"), local_scalar("bits", "uint32")
+    made = [
+        acc + 1,
+        1 + acc,
+        acc - 1,
+        1 - acc,
+        acc * 2,
+        2 * acc,
+        -acc,
+        bits & 7,
+        bits | 1,
+        bits ^ 3,
+        bits << 2,
+        bits >> 1,
+    ]
+    assert [str(x) for x in made] == [
+        "acc_ptr[0] + 1.0f", "1.0f + acc_ptr[0]", "acc_ptr[0] - 1.0f", "1.0f - acc_ptr[0]", "acc_ptr[0] * 2.0f",
+        "2.0f * acc_ptr[0]", "-acc_ptr[0]", "bits_ptr[0] & 7u", "bits_ptr[0] | 1u", "bits_ptr[0] ^ 3u",
+        "bits_ptr[0] << 2", "bits_ptr[0] >> 1",
+    ]  # fmt: skip
+    assert acc - 1 == acc.element - 1
+
+
+def test_dynamic_shared_memory_has_its_limit():
+    with pytest.raises(PlanError, match="asks for 232449 bytes of dynamic shared memory; a block has 232448"):
+        code(alloc("smem", (232449,), "u8", scope="shared.dyn"))
+    assert code(alloc("smem", (232448,), "u8", scope="shared.dyn"))
+
+
 def test_static_shared_memory_has_its_limit():
     with pytest.raises(PlanError, match="declares 49156 bytes of static shared memory"):
         code(alloc_shared("a", (12288,), "f32"), alloc("b", (4,), "u8", scope="shared"))

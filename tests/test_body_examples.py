@@ -51,11 +51,24 @@ def test_an_example_computes_what_numpy_does(name):
     assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_as_it_was_last_read(name):
-    path = GOLDEN / f"{name}.cu"
+def compare_with_golden(name, folder=GOLDEN):
+    path = folder / f"{name}.cu"
     assert path.is_file(), f"{path.name} is missing: print body.source, read it, and add it"
     assert EXAMPLES[name].body.source == path.read_text()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_as_it_was_last_read(name):
+    compare_with_golden(name)
+
+
+def test_a_golden_file_that_is_missing_or_differs_fails(tmp_path):
+    with pytest.raises(AssertionError, match=r"pooled\.cu is missing"):
+        compare_with_golden("pooled", tmp_path)
+    (tmp_path / "pooled.cu").write_text(EXAMPLES["pooled"].body.source + " ")
+    with pytest.raises(AssertionError):
+        compare_with_golden("pooled", tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "pooled.cu"]
 
 
 def test_every_golden_file_belongs_to_an_example():

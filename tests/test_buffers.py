@@ -14,7 +14,7 @@ from codegen_cuda.body import Body, ScalarParam, Store, compare, let, let_pointe
 from codegen_cuda.buffers import alloc, alloc_local, alloc_shared, declare, match
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
-from codegen_cuda.values import as_index
+from codegen_cuda.values import Index, as_index
 from layoutalg import S, TileLayout
 from layoutalg.errors import LayoutError, RangeError, RegionError
 from layoutalg.hardware.tmem import tmem_datapath_layout
@@ -269,6 +269,80 @@ def test_tensor_memory_is_never_indexed_and_needs_its_column():
         declare("acc", (128, 64), "f32", data=None, scope="tmem", layout=layout)
     with pytest.raises(PlanError, match="reserved by"):
         alloc("acc", (128, 64), "f32", scope="tmem", layout=layout)
+
+
+def test_tensor_memory_is_refused_wherever_it_would_be_addressed():
+    layout = tmem_datapath_layout("D", 128, 8)
+    acc = declare("acc", (128, 8), "f32", data=None, scope="tmem", allocated_addr=8, layout=layout)
+    for use in (
+        lambda: acc[0, 0],
+        lambda: acc.ptr_to([0, 0]),
+        lambda: acc.vload([0, 0], dtype="float32x4"),
+        lambda: acc.access_ptr("r"),
+        lambda: acc.at(0),
+        lambda: acc.address(0, 0),
+    ):
+        with pytest.raises(PlanError, match="no addresses to load from"):
+            use()
+    assert acc[0:128, 0:4].extents == (128, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "layout", "message"),
+    [
+        ("f32", 505, "S[(128,8):(1@TLane,1@TCol)]", "columns up to 513"),
+        ("f32", -1, "S[(128,8):(1@TLane,1@TCol)]", "from column -1"),
+        ("f32", 0, "S[(128,8):(1@TLane,1@TCol)] + 1@TLane", "needs 129 lanes"),
+        ("f16", 511, "S[(128,3):(1@TLane,1@TCol)]", "columns up to 513"),
+        ("f32", 0, "S[(128,8):(8,1)]", "no layout of tensor memory"),
+        ("f32", 0, "S[(128,8):(1@TLane,1)]", "no layout of tensor memory"),
+    ],
+)
+def test_tensor_memory_ends_somewhere(kind, column, layout, message):
+    parsed = TileLayout.parse(layout)
+    with pytest.raises(PlanError, match=message):
+        declare("c", (parsed.size,), kind, data=None, scope="tmem", allocated_addr=column, layout=parsed)
+    inside = TileLayout.parse("S[(128,2):(1@TLane,1@TCol)]")
+    assert declare("c", (128, 2), "f16", data=None, scope="tmem", allocated_addr=511, layout=inside).span
+    with pytest.raises(PlanError, match="lies in shared"):
+        declare("c", (8,), "f32", data=alloc_shared("s", (8,), "f32").data, allocated_addr=0)
+
+
+def test_an_element_may_be_named_by_its_place_in_storage():
+    A = match("A", (4, 8), "f32", layout=TileLayout(S[(4, 8) : (16, 1)]), elem_offset=64)
+    assert (str(A.at(16)), str(A.at(TX * 2 - 3))) == ("A_ptr[80]", "A_ptr[tx * 2 + 61]")
+    assert str(A.at(16)) == str(A[1, 0])
+    assert str(Store(A.at(I4), A.at(0)).target) == "A_ptr[i + 64]"
+
+
+def test_views_may_ask_for_an_alignment_and_allocations_get_it():
+    A = match("A", (64,), "f32", align=8)
+    assert declare("v", (16,), "f32", data=A.data, align=8).align == 8
+    with pytest.raises(PlanError, match="aligned to 8 bytes, not to 16"):
+        declare("v", (16,), "f32", data=A.data, align=16)
+    assert declare("s", (16,), "f32", data=None, scope="shared", align=128).align == 128
+    assert (alloc_shared("s", (4,), "f32", align=64).align, alloc_local("r", (8,), "f32", align=16).align) == (64, 16)
+    r = alloc_local("r", (8,), "f32", align=16)
+    assert str(r.vload([4], dtype="float32x4")) == "*(float4*)(r_ptr + 4)"
+    with pytest.raises(PlanError, match="only known to be aligned to 4"):
+        alloc_local("r", (8,), "f32").vload([4], dtype="float32x4")
+    with pytest.raises(PlanError, match="only known to be aligned to 4 bits"):
+        match("P", (64,), "e2m1", align=16, elem_offset=1).vload([0], dtype="e2m1x8")
+
+
+def test_pointers_may_have_names_of_their_own():
+    assert str(match("A", (4,), "f32", pointer="src")[1]) == "src[1]"
+    assert str(alloc("r", (4,), "f32", scope="local", pointer="regs")[3]) == "regs[3]"
+
+
+def test_indices_are_multiplied_by_ints():
+    m, k = ScalarParam("m", 1, 9).var, ScalarParam("k", 1, 9).var
+    assert str(m * Expr.of(3)) == str(Expr.of(3) * m) == "m * 3"
+    for wrong in (lambda: m * k, lambda: m * 2.5):
+        with pytest.raises(RangeError, match="multiplies by ints"):
+            wrong()
+    bound = let("n", Index(m) * k)
+    assert (bound.value.text(), str(as_index(bound.var).within(1, 81) * 4)) == ("m * k", "n * 4")
 
 
 def test_natural_alignment_for_registers_and_vectors_for_shared_memory():

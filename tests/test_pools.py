@@ -259,6 +259,16 @@ def test_a_kernel_has_one_cta_group():
         _ = Body("k", [], steps, threads=128).source
 
 
+def test_a_slot_of_ones_own_takes_the_place_of_the_shared_pool():
+    slot = alloc("slot", (1,), "uint32", scope="shared", pointer="slot")
+    pool = TmemPool(None, warp=WARP.var, tmem_addr=slot)
+    pool.alloc("acc", (128, 8), "f32")
+    source = Body("k", [], [TX, WARP, slot, pool.commit(), pool.dealloc()], threads=128).source
+    assert "__cvta_generic_to_shared(&slot[0])" in source
+    with pytest.raises(PlanError, match="give a pool, or tmem_addr"):
+        TmemPool(None, warp=WARP.var)
+
+
 def test_expressions_of_pools_are_plain_layouts():
     assert SharedPool().alloc("a", (4, 8), "f32").layout == TileLayout(S[4, 8])
     assert str(SharedPool().alloc("a", (4, 8), "f32")[Expr.var("i", 0, 3), 2]) == "a_ptr[i * 8 + 2]"
