@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import codegen_cuda
 from codegen_cuda.access import Pointer, word_type
 from codegen_cuda.body import (
     Body,
@@ -233,3 +238,35 @@ def test_a_bound_pointer_that_nobody_writes_through_is_const():
     assert "const unsigned char* const in = (const unsigned char*)A_ptr;" in lines(body)
     assert "unsigned char* const out = (unsigned char*)B_ptr;" in lines(body)
     assert "const unsigned int* __restrict__ A_ptr, unsigned int* __restrict__ B_ptr" in body.source
+
+
+C_CODE = re.compile(r"__\w+|\basm\b|\w\]?\)?;$|\bunsigned\b|\bconst\b|\)\s*\{|\[%|\breinterpret_cast\b|\breturn\b")
+
+
+def c_in_strings(text):
+    """Strings of a module that look like C; docstrings and messages of errors are none of its output."""
+    tree = ast.parse(text)
+    left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_require"):
+            left_out |= {id(inner) for inner in ast.walk(node)}
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [node.value for node in strings if id(node) not in left_out and C_CODE.search(node.value)]
+
+
+@pytest.mark.parametrize("package", ["permute", "tmem"])
+def test_kernels_are_made_of_statements_and_spell_no_c(package):
+    for path in (Path(codegen_cuda.__file__).parent / package).glob("*.py"):
+        assert [s for s in c_in_strings(path.read_text()) if not is_prose(s)] == [], path.name
+
+
+def is_prose(text):
+    """Comments of kernels and of plans; reserved names of C."""
+    return len(re.findall(r"[a-z]{3,} [a-z]{2,} [a-z]{2,}", text)) > 0
+
+
+def test_spelt_c_would_be_seen():
+    for line in ('asm volatile("x" :: : "memory");', "__syncthreads();", "const int x", "if (x) {", "x[0] = 1;"):
+        assert c_in_strings(f"text = [{line!r}]") == [line]
+        assert not is_prose(line)
+    assert c_in_strings('"""const int x;"""\nraise ValueError("unsigned int;")') == []
