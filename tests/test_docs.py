@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib
 import importlib.util
 import os
 import re
@@ -11,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -163,6 +164,21 @@ def test_the_site_builds_without_a_warning_and_fences_examples(tmp_path: Path) -
     assert "<blockquote>" not in page
     fonts = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "fonts.googleapis" not in fonts
+    reference = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "site" / "reference").glob("*.html"))
+    described = set(re.findall(r'id="([\w.]+)"', reference))
+    assert [name for name in public_names() if name not in described] == []
+    assert not (tmp_path / "site" / "make_pictures.py").exists()
+
+
+def public_names() -> list[str]:
+    """Where every public function and class is defined; constants and instances have no entry of their own."""
+    found = []
+    for package in ("layoutalg", "layoutalg.banks", "layoutalg.draw", "verify", "codegen_cuda"):
+        module = importlib.import_module(package)
+        values = [getattr(module, name) for name in module.__all__]
+        found += [f"{v.__module__}.{v.__qualname__}" for v in values if isinstance(v, type | FunctionType)]
+    assert len(found) > 60
+    return found
 
 
 def test_generated_pages_join_the_navigation_where_they_exist(tmp_path: Path) -> None:
