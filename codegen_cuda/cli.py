@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from codegen_cuda import cli_banks, cli_draw, cli_tmem
+from codegen_cuda import cli_banks, cli_draw, cli_run, cli_tmem
 from codegen_cuda.cli_limits import require_elements
 from layoutalg.errors import LayoutError
 from layoutalg.notation import parse_shape
@@ -39,6 +39,7 @@ cli_banks.register(app)
 cli_tmem.register(app)
 register_verify(app)
 cli_draw.register(app)
+cli_run.register(app)
 
 _SHOWN = 4096  # elements that `show` prints as a grid
 _LISTED = 1 << 20  # elements that `show --json` lists
