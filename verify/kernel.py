@@ -46,6 +46,8 @@ _CONTENTS = "every output byte"
 _ARRIVES = "every element arrives where the layouts put it"
 #: Buffers larger than this are not executed element by element.
 MAX_EXECUTED_BYTES = 1 << 26
+#: Kernels of buffers larger than this are executed only where the contents are not proved for all blocks at once.
+PROVED_FIRST_BYTES = 1 << 22
 NO_SYMBOLIC = "all data and base addresses symbolically: the kernel was executed for every thread only"
 
 
@@ -72,11 +74,13 @@ def check_kernel(
         return (Obligation(_CLAIM, Refuted("the claim's own layouts", {"reason": str(error)})),)
     module = parse(ptx, file=file)
     size = max(buffer.count * claim.width for buffer in claim.params if isinstance(buffer, Buffer))
-    if size > MAX_EXECUTED_BYTES:
-        reason = f"buffers of {size} bytes are too large to execute every thread; the limit is {MAX_EXECUTED_BYTES}"
+    if size > MAX_EXECUTED_BYTES or (symbolic and size > PROVED_FIRST_BYTES and not claim.banks):
         proved = check_symbolically(module, claim) if symbolic else ()
-        covered = any(o.name.startswith(_CONTENTS) for o in proved)
-        return proved if covered else (*proved, Obligation(_ARRIVES, Unknown("every element", reason)))
+        if any(o.name.startswith(_CONTENTS) for o in proved):
+            return proved
+        if size > MAX_EXECUTED_BYTES:
+            reason = f"buffers of {size} bytes are too large to execute every thread; the limit is {MAX_EXECUTED_BYTES}"
+            return (*proved, Obligation(_ARRIVES, Unknown("every element", reason)))
     executed = check_executed(module, claim)
     if not symbolic or not all(o.verdict.ok for o in executed):
         return executed

@@ -18,7 +18,7 @@ __all__ = ["Guesses", "is_contradiction"]
 
 Dim = tuple[int, int, int]
 
-_COUNT = 2048
+_COUNT = 1 << 13
 _CONNECTIVES = frozenset(
     {
         z3.Z3_OP_TRUE,
@@ -44,12 +44,16 @@ class Guesses:
     def __init__(self, block: Dim, grid: Dim) -> None:
         draw = np.random.default_rng(0)
         unknowns = {}
-        for name, shape in (("tid", block), ("ctaid", grid)):
-            for axis, extent in zip("xyz", shape, strict=True):
-                values = draw.integers(0, extent, _COUNT)
-                ends = draw.integers(0, 8, _COUNT)
-                values = np.where(ends == 0, 0, np.where(ends == 1, extent - 1, values))
-                unknowns[f"{name}.{axis}"] = values.astype(np.uint64)
+        threads = np.arange(_COUNT) % (block[0] * block[1] * block[2])
+        tid = (threads % block[0], threads // block[0] % block[1], threads // (block[0] * block[1]))
+        for axis, values, extent in zip("xyz", tid, grid, strict=True):
+            unknowns[f"tid.{axis}"] = values.astype(np.uint64)
+            blocks = draw.integers(0, extent, _COUNT)
+            # Every thread of the first and of the last block, then of blocks at an end along some axis, or at none.
+            ends = draw.integers(0, 4, _COUNT)
+            ends[:1024], ends[1024:2048] = 0, 1
+            blocks = np.where(ends == 0, 0, np.where(ends == 1, extent - 1, blocks))
+            unknowns[f"ctaid.{axis}"] = blocks.astype(np.uint64)
         self._valuation = Valuation(unknowns)
 
     def fulfil(self, condition: Any) -> bool:

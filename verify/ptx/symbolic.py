@@ -7,8 +7,11 @@ One unknown thread is executed symbolically (:mod:`verify.ptx.symexec`).  Then, 
   every byte apart holds for all placements and data.
 * **bounds**: under its condition every access lies in its memory and is aligned, whatever the base.
 * **races**: no two threads touch the same byte, one of them writing, without a barrier between.
-* **contents** (kernels of few threads): following the bytes through shared memory, every output byte is the input
-  byte that the claim's layouts name, and nothing else is written.
+* **contents** (kernels of few threads, and those that move one whole tensor): following the bytes through shared
+  memory, every output byte is the input byte that the claim's layouts name, and nothing else is written.
+
+For a kernel that moves one whole tensor, bounds, races and contents are proved for all blocks without a solver, by
+:mod:`verify.ptx.blocks`; where its blocks have too little in common for that, bounds and races are left to the solver.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import z3
 from layoutalg.claim import Buffer as Pointer
 from layoutalg.claim import Claim, Scalar
 from layoutalg.errors import LayoutError
+from verify.ptx.blocks import Outcome, check_blocks, refusal
 from verify.ptx.bytewise import Byte, Choice, Moved, Reader
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
@@ -62,6 +66,10 @@ def check_symbolically(module: Module, claim: Claim, *, max_steps: int = 50_000)
     uniform = facts.uniform()
     if not uniform.ok:
         return (Obligation(_UNIFORM, uniform),)
+    outcome = None if facts.is_small() else facts.by_blocks()
+    if outcome is not None:
+        verdicts = zip((_BOUNDS, _RACES, _CONTENTS), (outcome.bounds, outcome.races, outcome.contents), strict=True)
+        return (Obligation(_UNIFORM, uniform), *(Obligation(name, verdict) for name, verdict in verdicts))
     found = [Obligation(_UNIFORM, uniform), Obligation(_BOUNDS, facts.bounds())]
     if not found[-1].verdict.ok:
         return tuple(found)
@@ -105,6 +113,10 @@ class _Facts:
         sizes = [64 if isinstance(p, Pointer) else p.bits for p in self.claim.params]
         if sizes != [WIDTHS[p.type] if p.count is None else 0 for p in declared]:
             raise PtxError("the kernel's parameters are not those of the claim", file=self.program.file)
+        x, y, z = self.claim.block
+        most = self.program.maximum_block
+        if self.program.required_block not in (None, (x, y, z)) or (most is not None and x * y * z > most):
+            raise PtxError(f"the kernel is not made for blocks of {(x, y, z)}", file=self.program.file)
         for index, parameter in enumerate(self.claim.params):
             if isinstance(parameter, Pointer):
                 term = z3.BitVec(f"*{parameter.name}", 64)
@@ -362,6 +374,14 @@ class _Facts:
             except (RaceError, UndefinedByteError) as error:
                 self._followed = error
         return self._followed
+
+    def by_blocks(self) -> Outcome | None:
+        """Bounds, races and contents of a kernel that moves one whole tensor, if its blocks have enough in common."""
+        if refusal(self.claim, self.places):
+            return None
+        sources = [[self.reader.row(value) for value in place.access.values] for place in self.places]
+        outcome = check_blocks(self.claim, self.places, sources, self.hazards)
+        return outcome if outcome.decided else None
 
     def contents(self) -> Verdict:
         scope = f"{self.threads()} threads, byte by byte"
