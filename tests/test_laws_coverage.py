@@ -14,6 +14,7 @@ from layoutalg.algebra import compose
 from verify.laws import all_laws, law_named
 from verify.laws.core import Settings
 from verify.laws.coverage import CLASSES, COVERED, MODULES, REASONS, laws_of, operations
+from verify.laws.mistakes import MISTAKES
 from verify.verdict import Refuted
 
 KNOWN = [law for law in all_laws() if law.group == "known"]
@@ -90,6 +91,12 @@ def test_every_law_names_a_mutant_and_a_scope():
         assert len({mutant.name for mutant in law.mutants}) == len(law.mutants), law.name
         assert len(law.statement) > 20, law.name
         assert len(law.scope) >= 8, law.name
+
+
+def test_every_mistake_is_a_mutant_of_its_law():
+    for name, mistakes in MISTAKES.items():
+        assert {mutant.name for mutant in law_named(name).mutants} > set(mistakes), name
+    assert sum(map(len, MISTAKES.values())) >= 30
 
 
 class Reached(BaseException):

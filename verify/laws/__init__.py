@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from typing import Final
+from itertools import starmap
+from typing import Any, Final
 
 from verify.laws.core import Law
 
@@ -43,8 +46,16 @@ GROUPS: Final = (
 
 @cache
 def all_laws() -> tuple[Law, ...]:
-    """Return every law, in the order of :data:`GROUPS`."""
-    return tuple(law for group in GROUPS for law in import_module(f"verify.laws.{group}").LAWS)
+    """Return every law, in the order of :data:`GROUPS`, with the mutants of :mod:`verify.laws.mistakes` as well."""
+    written = [law for group in GROUPS for law in import_module(f"verify.laws.{group}").LAWS]
+    mistakes = import_module("verify.laws.mistakes").MISTAKES
+    return tuple(_with_mistakes(law, mistakes.get(law.name, {})) for law in written)
+
+
+def _with_mistakes(law: Law, mistakes: Mapping[str, Sequence[Any]]) -> Law:
+    if not mistakes or law.mutant_of is None:
+        return law
+    return replace(law, mutants=(*law.mutants, *starmap(law.mutant_of, mistakes.items())))
 
 
 def law_named(name: str) -> Law:

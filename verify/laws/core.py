@@ -58,6 +58,7 @@ class Law:
         mutants: what the same obligation refutes.
         evaluate: the statement on small members without a solver; Proved with the number of members in its scope.
             For a family ``thorough=True`` leaves no choice of small strides out.
+        mutant_of: makes a mutant of a name and replacements of the library's functions, where the law runs those.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Law:
     check: Check
     mutants: tuple[Mutant, ...]
     evaluate: Callable[..., Verdict]
+    mutant_of: Callable[[str, Sequence[Any]], Mutant] | None = None
 
     @property
     def group(self) -> str:

@@ -3,7 +3,7 @@
 :func:`operations` lists the operations from the code itself, so that a new one without a law or a reason is noticed.
 
 >>> laws_of("TileLayout.storage")
-('packing.storage',)
+('packing.storage', 'sets.operations')
 >>> set(operations()) == set(COVERED) | set(REASONS)
 True
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from verify.laws.core import Law, Mutant
@@ -63,19 +64,21 @@ def exhaustive(
 ) -> Law:
     """Return the law that ``judge(member, run(member))`` holds for every member; arguments as for a family."""
     written = _Exhaustive(run, judge, members, scope)
+
+    def mutant_of(wrong: str, patches: Sequence[Patch]) -> Mutant:
+        return Mutant(
+            wrong,
+            lambda _settings: written.check(patches),
+            lambda counterexample: written.replay(counterexample, patches),
+        )
+
     return Law(
         name=name,
         statement=statement,
         scope=scope,
         kind="exhaustive",
         check=lambda _settings: written.check(),
-        mutants=tuple(
-            Mutant(
-                wrong,
-                lambda _settings, patches=patches: written.check(patches),  # type: ignore[misc]
-                lambda values, patches=patches: written.replay(values, patches),  # type: ignore[misc]
-            )
-            for wrong, patches in mutants.items()
-        ),
+        mutants=tuple(starmap(mutant_of, mutants.items())),
         evaluate=written.evaluate,
+        mutant_of=mutant_of,
     )

@@ -314,19 +314,21 @@ def family(
         limit: cases of that evaluation, unless it is thorough.
     """
     written = _Family(run, judge, tuple(members), tuple(values), limit)
+
+    def mutant_of(wrong: str, patches: Sequence[Patch]) -> Mutant:
+        return Mutant(
+            wrong,
+            lambda settings: written.prove(settings, scope, patches),
+            lambda counterexample: written.replay(counterexample, patches),
+        )
+
     return Law(
         name=name,
         statement=statement,
         scope=scope,
         kind="family",
         check=lambda settings: written.prove(settings, scope),
-        mutants=tuple(
-            Mutant(
-                wrong,
-                lambda settings, patches=patches: written.prove(settings, scope, patches),  # type: ignore[misc]
-                lambda values, patches=patches: written.replay(values, patches),  # type: ignore[misc]
-            )
-            for wrong, patches in mutants.items()
-        ),
+        mutants=tuple(itertools.starmap(mutant_of, mutants.items())),
         evaluate=written.evaluate,
+        mutant_of=mutant_of,
     )

@@ -89,6 +89,20 @@ def _tables() -> Iterator[Table]:
     for size in (2, 4, 6):
         for pairs in product(product((0, 1), (0, 1)), repeat=size - 1):
             yield ((0, 0), *pairs)
+    yield from _long_tables()
+    low, high = -(1 << 63), (1 << 63) - 1
+    yield from (((low, 0), (high, 0)), ((0, low), (0, 0), (0, high)), ((0, 0), (1 << 70, 0)))
+
+
+def _long_tables() -> Iterator[Table]:
+    """Longer than what is looked at first, with one value spoilt; and two whose last block is not whole."""
+    for (e, s), (f, t) in (((2, 500), (65, 1)), ((65, 3), (2, 1)), ((2, 0), (64, 7)), ((5, 70), (26, 0))):
+        values = [x * s + y * t for x in range(e) for y in range(f)]
+        yield tuple((value, 0) for value in values)
+        for n in (63, 64, 65, 66, 100, len(values) - 1):
+            yield tuple((value + (k == n), 0) for k, value in enumerate(values))
+    for text in ("0 1 0 1 0 1 0 1 10 11 10 11 11 11 10 11", "0 5 0 5 1 6 1 6 2 7 2 7 3 8 2 8"):
+        yield tuple((int(value), 0) for value in text.split())
 
 
 def _run(values: Table) -> Any:
@@ -199,7 +213,7 @@ LAWS: tuple[Law, ...] = (
         "recognise.recognise_values",
         "recognise_values gives a layout with the values of the table, or no layout has them; the index of a refusal "
         "is the first that no layout of that size reaches.",
-        scope="every table of values 0..2 up to 8 long, and of values 0..1 on two axes up to 6 long",
+        scope="every table of values 0..2 up to 8 long, of values 0..1 on two axes up to 6 long; 33 large ones",
         members=_tables,
         run=_run,
         judge=_judge,
