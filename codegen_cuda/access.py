@@ -16,7 +16,7 @@ from layoutalg.hardware.dtypes import Dtype, dtype
 if TYPE_CHECKING:
     from codegen_cuda.buffers import Buffer
 
-__all__ = ["Pointer", "Reference", "Vector", "Whole", "c_type", "vector_of", "word_type"]
+__all__ = ["Pointer", "Reference", "Vector", "Whole", "c_type", "element_type", "vector_of", "word_type"]
 
 # One type per width, for elements whose carrier has no vector type of that width.
 _WIDE: Final = {8: "unsigned char", 16: "unsigned short", 32: "unsigned int", 64: "uint2", 128: "uint4"}
@@ -33,6 +33,15 @@ def word_type(width_bytes: int) -> Dtype:
         return dtype(f"uint{8 * width_bytes}")
     lanes = width_bytes // 4
     return Dtype(f"uint32x{lanes}", 8 * width_bytes, "vector", None, f"uint{lanes}")
+
+
+def element_type(name: object) -> Dtype:
+    """Return an element type by name: those of :func:`layoutalg.hardware.dtypes.dtype`, and vectors of words.
+
+    >>> element_type("uint32x4").carrier, element_type("bf16").bits
+    ('uint4', 16)
+    """
+    return word_type({"uint32x2": 8, "uint32x4": 16}[name]) if name in ("uint32x2", "uint32x4") else dtype(name)
 
 
 def c_type(kind: Dtype) -> str:
@@ -175,7 +184,7 @@ def _lanes(buffer: Buffer, spec: str) -> int:
     if not count.isdigit() or not kind:
         raise RangeError(f"a vector type is an element type, 'x' and a number, such as float32x4, not {spec!r}")
     lanes = int(count)
-    if dtype(kind) != buffer.dtype:
+    if element_type(kind) != buffer.dtype:
         raise RangeError(f"{buffer.name} holds {buffer.dtype}, not {kind}; declare a view of another type")
     if lanes * buffer.dtype.bits not in _WIDE:
         raise RangeError(f"{spec} is {lanes * buffer.dtype.bits} bits wide; accesses have 8, 16, 32, 64 or 128")

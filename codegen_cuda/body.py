@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from codegen_cuda.access import Pointer, Reference, Vector, Whole
+from codegen_cuda.access import Pointer, Reference, Vector, Whole, element_type
 from codegen_cuda.buffers import Buffer, Element, alloc, alloc_local
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
@@ -422,7 +422,7 @@ def let_pointer(name: str, kind: str | Dtype, source: Pointer, *, byte_offset: i
     Raises:
         PlanError: the offset may break the alignment of the elements, or leaves what is behind the source.
     """
-    offset, element = as_index(byte_offset), dtype(kind)
+    offset, element = as_index(byte_offset), element_type(kind)
     modulus, residue = offset.congruence()
     align = math.gcd(source.align, modulus, residue)
     natural = element.bytes if element.carrier else 1

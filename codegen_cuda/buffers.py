@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from codegen_cuda.access import Pointer, Reference, Vector, vector_of
+from codegen_cuda.access import Pointer, Reference, Vector, element_type, vector_of
 from codegen_cuda.addresses import Layout, address_of, check_columns, dense, span_of
 from codegen_cuda.errors import PlanError
 from codegen_cuda.expr import Expr
@@ -30,7 +30,6 @@ from codegen_cuda.regions import region_of
 from codegen_cuda.values import Value, as_index, checked_text
 from layoutalg.errors import RangeError, RegionError
 from layoutalg.hardware.dtypes import Dtype
-from layoutalg.hardware.dtypes import dtype as dtype_of
 from layoutalg.tile import TileLayout
 
 __all__ = ["SCOPES", "Buffer", "Element", "alloc", "alloc_local", "alloc_shared", "declare", "match"]
@@ -323,7 +322,7 @@ def match(
         elem_offset, byte_offset: where the layout starts, one of the two.
         align: bytes that the caller guarantees; the element's natural alignment without it.
     """
-    kind = dtype_of(dtype)
+    kind = element_type(dtype)
     data = Pointer(pointer or f"{name}_ptr", kind, "global", _alignment(kind, "global", align))
     return declare(name, shape, dtype, data=data, layout=layout, elem_offset=elem_offset, byte_offset=byte_offset)
 
@@ -354,7 +353,7 @@ def alloc(
         )
     if scope == "global":
         raise PlanError(f"{name}: a kernel allocates no global memory; take a parameter with match()")
-    kind = dtype_of(dtype)
+    kind = element_type(dtype)
     chosen = layout if layout is not None else dense(shape)
     size = -(-span_of(chosen) * kind.bits // 8)
     data = Pointer(pointer or f"{name}_ptr", kind, scope, _alignment(kind, scope, align), size)
@@ -401,7 +400,7 @@ def declare(
         PlanError: a scope that is not the pointer's, offsets that disagree, less alignment, or tensor memory without
             an address.
     """
-    kind = dtype_of(dtype)
+    kind = element_type(dtype)
     if data is None and scope != "tmem":
         return alloc(name, shape, dtype, scope=scope or "global", layout=layout, align=align)
     pointer = data if data is not None else Pointer(f"{name}_ptr", kind, "tmem", 4)

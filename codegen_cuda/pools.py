@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codegen_cuda.access import Pointer
+from codegen_cuda.access import Pointer, element_type
 from codegen_cuda.addresses import Layout, dense, reach, span_of
 from codegen_cuda.body import If, LetPointer, Statement, compare, let
 from codegen_cuda.buffers import Buffer, alloc, declare
@@ -79,7 +79,7 @@ class SharedPool:
         [Piece(name='a', begin=0, end=12), Piece(name='b', begin=128, end=144)]
         """
         self._open()
-        element = dtype(kind)
+        element = element_type(kind)
         least = max(16, element.bytes if element.carrier else 1)
         aligned = least if align is None else align
         if aligned < 1 or aligned & (aligned - 1) or aligned > _MAX_ALIGN:
@@ -104,7 +104,7 @@ class SharedPool:
         Args:
             mode: 0 (no swizzle) to 3 (128 bytes); inferred without one.
         """
-        element = dtype(kind)
+        element = element_type(kind)
         chosen = mma_swizzle_mode(shape, element) if mode is None else mode
         layout = mma_layout(shape, element, mode=chosen)
         align = layout.base_alignment(element) if isinstance(layout, SwizzledLayout) else 128
@@ -251,7 +251,7 @@ class TmemPool:
             PlanError: no columns left, or the pool is committed.
         """
         self._expect("open")
-        element = dtype(kind)
+        element = element_type(kind)
         chosen = layout if layout is not None else self._datapath(name, shape)
         columns = -(-(reach(chosen, "TCol") * element.bits) // 32)
         if reach(chosen, "TLane") > 128:

@@ -171,7 +171,24 @@ def test_elements_narrower_than_a_byte_are_addressed_in_bits():
         str(match("C", (8,), "float6_e2m3fn")[J8])
 
 
-DTYPES = ["fp32", "fp16", "bf16", "e4m3", "e5m2", "e2m1", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "c128"]
+DTYPES = [
+    "fp32",
+    "fp16",
+    "bf16",
+    "e4m3",
+    "e5m2",
+    "e2m1",
+    "i8",
+    "u8",
+    "i16",
+    "u16",
+    "i32",
+    "u32",
+    "i64",
+    "u64",
+    "c128",
+    "uint32x4",
+]
 
 
 @pytest.mark.parametrize("kind", DTYPES)
@@ -183,6 +200,16 @@ def test_every_type_has_a_pointer_an_element_and_a_vector(kind):
         assert "A_ptr" in str(A.vload([0], dtype=f"{A.dtype.name}x{128 // bits}"))
     assert A.data.align == 16
     assert alloc_local("r", (4,), kind).align == max(bits // 8, 1)
+
+
+def test_elements_of_128_bits_move_whole():
+    A = match("A", (16,), "uint32x4")
+    assert (A.dtype.bits, A.align, str(A[J8])) == (128, 16, "A_ptr[j]")
+    assert str(Store(A[0], A[J8]).value) == "A_ptr[j]"
+    assert str(match("C", (16,), "c128")[J8]) == "C_ptr[j]"
+    assert str(declare("V", (8,), "uint32x2", data=A.data)[1]) == "((uint2*)A_ptr)[1]"
+    with pytest.raises(LayoutError):
+        _ = A[0] + A[1]
 
 
 def test_a_layout_over_threads_gives_each_thread_its_registers():
