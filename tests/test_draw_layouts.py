@@ -186,6 +186,7 @@ def test_pictures_have_no_script_no_style_sheet_and_no_background() -> None:
     tree = ElementTree.fromstring(pictures.svg)
     assert {node.tag.removeprefix(SVG) for node in tree.iter()} <= {"svg", "g", "rect", "text", "title", "path"}
     assert "100%" not in pictures.svg
+    assert not re.search("user-select|pointer-events", pictures.svg)  # text can be marked and copied
     assert "http" not in pictures.svg.replace("http://www.w3.org/2000/svg", "")
 
 

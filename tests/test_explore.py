@@ -281,6 +281,7 @@ def test_a_screenshot_shows_the_coloured_grid_on_light_and_on_dark_paper(tmp_pat
 def test_the_page_is_one_file_that_asks_nothing_of_the_network() -> None:
     page = explore_page(TileLayout.parse("S[4,8]"))
     assert "default-src 'none'" in page
+    assert not re.search("user-select|pointer-events", page)
     assert not re.search(r"https?:|//[a-z]+\.|\bsrc=|\bhref=|@import|url\(", page)
     assert "@START@" not in page
 

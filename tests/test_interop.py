@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layoutalg import LayoutError, NotationError, NotExpressibleError, RegionError, Swizzle, SwizzledLayout, TileLayout
 from layoutalg.interop.cute import from_cute, to_cute, to_cute_tuples
-from layoutalg.interop.strides import from_array, from_placements, from_strides, to_strides
+from layoutalg.interop.strides import from_array, from_placements, from_strides, to_placements, to_strides
 from layoutalg.interop.tirx import from_tirx, to_tirx
 from layoutalg.interop.triton import from_linear, to_linear
 
@@ -250,3 +250,29 @@ def test_a_column_of_the_failure_is_named():
     with pytest.raises(NotationError) as caught:
         from_cute("(4,x):(1,4)")
     assert caught.value.position == 3
+
+
+def test_memory_that_numpy_cannot_see_is_refused_in_words():
+    class Elsewhere:
+        def __dlpack__(self, **_):
+            raise BufferError("on another device")
+
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    with pytest.raises(LayoutError, match="from_strides"):
+        from_array(Elsewhere())
+
+
+@given(st.lists(st.sampled_from([1, 2]), min_size=1, max_size=2), st.data())
+def test_placements_come_back_from_their_layouts(mesh, data):
+    placements = [data.draw(st.sampled_from([0, 1, None])) for _ in mesh]
+    layout = from_placements((4, 4), mesh, placements)
+    assert from_placements((4, 4), mesh, to_placements(layout, (4, 4), mesh)).equivalent(layout)
+
+
+def test_layouts_that_no_placements_have_are_refused():
+    with pytest.raises(NotExpressibleError, match="no shard or replicate"):
+        to_placements(TileLayout.parse("S[(4,4):(1,4)]"), (4, 4), (2,))
+    with pytest.raises(NotExpressibleError, match="too many"):
+        to_placements(TileLayout.parse("S[(4,4):(4,1)]"), (4, 4), (1,) * 9)

@@ -1,6 +1,6 @@
 """Other packages, where they are installed: what they compute is what ours compute after conversion, and back.
 
-``pip install tensor-layouts nvidia-cutlass apache-tvm-tirx triton torch`` brings them; none needs a GPU.
+``pip install -e ".[test,interop]"`` brings them; none needs a GPU.
 """
 
 from __future__ import annotations

@@ -60,7 +60,12 @@ def from_array(array: Any) -> TileLayout:
         return from_strides(tuple(array.shape), tuple(array.stride()))
     strides, size = getattr(array, "strides", None), getattr(array, "itemsize", 0)
     if (strides is None or not size) and hasattr(array, "__dlpack__"):
-        return from_array(np.from_dlpack(array))
+        try:
+            return from_array(np.from_dlpack(array))
+        except (BufferError, RuntimeError) as error:
+            raise LayoutError(
+                f"{type(array).__name__} is out of numpy's reach ({error}): pass shape and strides to from_strides"
+            ) from error
     if strides is None or not size:
         raise LayoutError(f"{type(array).__name__} has no strides: pass an array, or shape and strides to from_strides")
     for dim, stride in enumerate(strides):
