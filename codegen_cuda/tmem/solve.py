@@ -4,7 +4,8 @@ Without replicas every word has one cell per lane and one pattern, so the ``.x1`
 grouping into maximal progressions; a progression of n atoms takes one instruction per binary digit of n (and per full
 largest repeat), and no sum of legal repeats has fewer terms.  With replicas a word or cell may be served from several
 places; then the longest runs and a fixed list of preferences are tried, and the plans found are ordered by their number
-of instructions, without a promise that no shorter one exists.
+of instructions.  Of loads a search over all covers then looks for a shorter plan (:mod:`codegen_cuda.tmem.exact`); it
+looks everywhere unless there are very many replicas.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from codegen_cuda.errors import PlanError
+from codegen_cuda.tmem.exact import Cover, fewest, parts_of
 from codegen_cuda.tmem.explain import explain_incomplete, explain_uncovered
 from codegen_cuda.tmem.match import ORDER, Fit, cells_of, find_fits
 from codegen_cuda.tmem.plan import PRODUCER_WARNING, TmemPlan, Transfer
@@ -26,6 +30,8 @@ from layoutalg.hardware.tcgen05 import SHAPES, TmemInstruction
 __all__ = ["decompose", "enumerate_plans", "warnings_for"]
 
 PRODUCERS = ("mma", "cp")
+#: Of ambiguous loads, how many ways of choosing are tried before the search.
+_BEFORE_SEARCH = 2
 
 
 class _Atom(NamedTuple):
@@ -64,7 +70,15 @@ def enumerate_plans(
     found: dict[tuple[Transfer, ...], None] = {}
     failure: NotExpressibleError | None = None
     repeats = [r for r in (128, 64, 32, 16, 8, 4, 2, 1) if r <= max_repeat] if alternatives else [max_repeat]
-    for choose in _strategies(problem, words, fits, thorough=alternatives):
+    ambiguous = _is_ambiguous(fits)
+    searched = ambiguous and problem.direction == "ld"
+    for number, choose in enumerate(_strategies(problem, words, fits, thorough=alternatives, ambiguous=ambiguous)):
+        if searched and number >= _BEFORE_SEARCH:
+            transfers, complete = _shortened(words, min(found, key=len, default=()), fits, max_repeat)
+            found.update({transfers: None} if transfers else {})
+            searched = False
+            if complete and not alternatives:
+                break
         try:
             chosen = choose()
             groups = list(_group(problem, words, chosen))
@@ -99,18 +113,51 @@ def warnings_for(problem: TmemProblem, producer: str | None) -> tuple[str, ...]:
     return (PRODUCER_WARNING.format(producer=f"tcgen05.{producer}"),)
 
 
-def _strategies(
-    problem: TmemProblem, words: Words, fits: list[Fit], *, thorough: bool
-) -> Iterator[Callable[[], list[Fit]]]:
-    """Ways to choose; one only where every word fits in one way (32x32b counting as its own two-address form)."""
+def _is_ambiguous(fits: list[Fit]) -> bool:
+    """Whether some word fits in several ways (32x32b counting as its own two-address form), or several in one place."""
     counts = Counter((fit.warp, fit.word) for fit in fits if fit.shape != ORDER[-1])
     wholes = {(fit.warp, fit.word) for fit in fits if fit.shape == ORDER[0]}
     split = Counter((fit.warp, fit.word) for fit in fits if fit.shape == ORDER[-1])
     several = max(counts.values(), default=0) > 1 or max(split.values(), default=0) > 1
     mixed = any(key not in wholes and counts[key] for key in split)
     shared = len({(f.warp % 4, f.lane, f.column, f.shape, f.packed, f.half, f.split) for f in fits}) < len(fits)
+    return several or mixed or shared
+
+
+def _shortened(
+    words: Words, transfers: tuple[Transfer, ...], fits: list[Fit], max_repeat: int
+) -> tuple[tuple[Transfer, ...], bool]:
+    """The fewest loads, where a search finds fewer than these (or any, where there are none), and if it was complete.
+
+    Warps that differ by their slab share the search.
+    """
+    known: dict[tuple[int, frozenset[Fit]], Cover] = {}
+    shortened: list[Transfer] = []
+    held = np.asarray((words.held >= 0).any(axis=(1, 3)))
+    for index, warp in enumerate(words.warps):
+        own = [t for t in transfers if t.warp == warp]
+        base = 32 * (warp % 4)
+        relative = frozenset(fit._replace(warp=0, lane=fit.lane - base) for fit in fits if fit.warp == warp)
+        needed = {int(word) for word in np.flatnonzero(held[index])}
+        if {fit.word for fit in relative} != needed:
+            return (), False
+        key = (len(own) or len(needed) + 1, relative)
+        if key not in known:
+            known[key] = fewest(sorted(relative), below=key[0], max_repeat=max_repeat)
+        better = [Transfer(warp, p.instruction, p.lane + base, p.column, p.words) for p in known[key].pieces or ()]
+        if not better and not own:
+            return (), known[key].complete
+        shortened += better or own
+    ordered = tuple(sorted(shortened, key=lambda t: (t.warp, t.registers[0], t.lane, t.column)))
+    return ordered, all(cover.complete for cover in known.values())
+
+
+def _strategies(
+    problem: TmemProblem, words: Words, fits: list[Fit], *, thorough: bool, ambiguous: bool
+) -> Iterator[Callable[[], list[Fit]]]:
+    """Ways to choose; one only where nothing is ambiguous."""
     yield lambda: _choose(problem, words, sorted(fits, key=lambda fit: (ORDER.index(fit.shape), *fit)))
-    if not (several or mixed or shared or thorough):
+    if not (ambiguous or thorough):
         return
     yield lambda: _choose(problem, words, list(_longest_runs(problem, fits)))
     for first, up, right in itertools.product(ORDER, (1, -1), (1, -1)):
@@ -159,7 +206,7 @@ def _run_from(
     match = _Matching(load=problem.direction == "ld")
     atoms = 0
     while atoms < max(SHAPES[instruction.shape].repeats):
-        for part in _parts(instruction, column):
+        for part in parts_of(instruction, column):
             options = [fit for fit in bucket.get(part, ()) if not taken.intersection(_targets(problem, fit))]
             if not match.add(options):
                 return match.chosen[: _largest(atoms) * instruction.registers]
@@ -243,14 +290,6 @@ def _group(problem: TmemProblem, words: Words, chosen: list[Fit]) -> Iterator[_G
         yield _Group(warp, shape, packed, lane, split, atoms)
 
 
-def _parts(instruction: TmemInstruction, column: int) -> list[tuple[int, int]]:
-    """(column, half) of each register of an atom, in register order."""
-    if instruction.shape == "16x256b":
-        step = 2 if instruction.packed else 1
-        return [(column + j * step, half) for half in (0, 1) for j in (0, 1)]
-    return [(column, half) for half in range(instruction.registers)]
-
-
 def _atoms(
     problem: TmemProblem,
     words: Words,
@@ -261,7 +300,7 @@ def _atoms(
     warp, instruction, lane = where
     while bucket:
         column = min(column for column, _ in bucket)
-        parts = _parts(instruction, column)
+        parts = parts_of(instruction, column)
         missing = [part for part in parts if part not in bucket]
         if missing:
             present = next(part for part in bucket if part[0] == column)
