@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from layoutalg.notation import parse_shape
 from layoutalg.swizzled import parse_layout
-from verify.console import EXIT_CODES, emit
+from verify.console import EXIT_CODES, counting, emit
 
 __all__ = ["register"]
 
@@ -43,23 +43,13 @@ def draw(
     from layoutalg.draw import draw as picture_of
 
     extents = parse_shape(shape) if shape else None
-    if after:
-        other = parse_shape(after_shape) if after_shape else extents
-        picture = compare(
-            parse_layout(layout),
-            parse_layout(after),
-            extents,
-            after_shape=other,
-            view=view,
-            by=by,
-            dtype=dtype or None,
-            width=width,
-            limit=limit,
-        )
-    else:
-        picture = picture_of(
-            parse_layout(layout), extents, view=view, by=by, dtype=dtype or None, width=width, limit=limit
-        )
+    options: dict[str, Any] = {"view": view, "by": by, "dtype": dtype or None, "width": width, "limit": limit}
+    with counting("drawing"):
+        if after:
+            other = parse_shape(after_shape) if after_shape else extents
+            picture = compare(parse_layout(layout), parse_layout(after), extents, after_shape=other, **options)
+        else:
+            picture = picture_of(parse_layout(layout), extents, **options)
     _say("draw", picture.save(out), as_json, width=picture.width, height=picture.height)
 
 
