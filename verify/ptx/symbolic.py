@@ -100,6 +100,8 @@ class _Facts:
         self.allowed = {*self.thread.indices, *(p.name for p in claim.params if isinstance(p, Scalar))}
         for base in self.thread.tensor_bases:
             self.bases[base.decl().name()] = (base, 0, 1)
+        for base, size in self.thread.exchanges:
+            self.bases[base.decl().name()] = (base, size, 128)
         self.wrong: dict[str, Any] | None = None
         self.hazards = list(self.thread.hazards)
         self.reader = Reader()

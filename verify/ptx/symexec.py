@@ -45,6 +45,7 @@ from verify.ptx.program import (
     Symbol,
     Target,
 )
+from verify.ptx.symwarp import WarpEffects
 from verify.ptx.tree import Variable
 
 __all__ = ["Access", "Thread", "execute", "linear_index"]
@@ -86,6 +87,7 @@ class Thread:
         hazards: conditions that must hold for results to be defined, with the step and the words.
         indices: the unknown thread and block indices, ``tid.x`` and so on, as constants of as many bits as needed.
         tensor_bases: the unknown addresses of tensor-memory allocations.
+        exchanges: regions that shuffles go through: base and bytes.
     """
 
     accesses: tuple[Access, ...]
@@ -93,10 +95,11 @@ class Thread:
     hazards: tuple[tuple[Any, Step, str], ...]
     indices: Mapping[str, Any]
     tensor_bases: tuple[Any, ...]
+    exchanges: tuple[tuple[Any, int], ...] = ()
 
 
 @dataclass(slots=True)
-class _Path:
+class Path:
     """Registers on the way to a step, and the condition under which the thread comes here."""
 
     condition: Any
@@ -128,10 +131,10 @@ def execute(
     Raises:
         PtxError: an operation that has no symbolic meaning here, or a loop that the ranges do not bound.
     """
-    return _Execution(program, block, grid, params, given).run(max_steps)
+    return Execution(program, block, grid, params, given).run(max_steps)
 
 
-class _Execution:
+class Execution:
     def __init__(
         self,
         program: Program,
@@ -145,12 +148,12 @@ class _Execution:
         self.specials: dict[str, Any] = {}
         self.accesses: list[Access] = []
         self.hazards: list[tuple[Any, Step, str]] = []
-        self.ready: dict[int, _Path] = {}
+        self.ready: dict[int, Path] = {}
         self.epochs = (0, 0)
         self.fresh = 0
         self.slots: dict[int, tuple[Any, Any]] = {}
         self.free_names = FreeNames()
-        self.exited: Any = z3.BoolVal(False)
+        self.warp = WarpEffects(self)
         self._unknowns()
         self.guesses = Guesses(block, grid)
         self.decider = z3.SolverFor("QF_BV")
@@ -168,7 +171,8 @@ class _Execution:
                 if bits and extent < 1 << bits:
                     self.given.append(z3.ULT(term, z3.BitVecVal(extent, 32)))
                 self.specials[f"%n{register}"] = z3.BitVecVal(extent, 32)
-        self.specials["%laneid"] = z3.simplify(linear_index(self.specials, self.block) & 31)
+        self.thread_number = z3.simplify(linear_index(self.specials, self.block))
+        self.specials["%laneid"] = z3.simplify(self.thread_number & 31)
 
     def fail(self, reason: str, step: Step) -> PtxError:
         return PtxError(f"{reason}: {step.text}", file=self.program.file, line=step.line)
@@ -176,7 +180,7 @@ class _Execution:
     # --- paths ------------------------------------------------------------------------------------------------
 
     def run(self, max_steps: int) -> Thread:
-        self.ready = {0: _Path(z3.BoolVal(True), {})}
+        self.ready = {0: Path(z3.BoolVal(True), {})}
         left = max_steps
         while self.ready:
             at = min(self.ready)
@@ -196,9 +200,10 @@ class _Execution:
         indices = {name: term.arg(0) for name, term in self.specials.items() if term.num_args() == 1}
         shown = {name[1:]: index for name, index in indices.items() if z3.is_const(index)}
         bases = tuple(base for _, base in self.slots.values())
-        return Thread(tuple(self.accesses), tuple(self.given), tuple(self.hazards), shown, bases)
+        exchanges = tuple(self.warp.exchanges)
+        return Thread(tuple(self.accesses), tuple(self.given), tuple(self.hazards), shown, bases, exchanges)
 
-    def add(self, at: int, path: _Path) -> None:
+    def add(self, at: int, path: Path) -> None:
         """Let a path go on from a step, merging it with another one that waits there."""
         other = self.ready.get(at)
         if other is None:
@@ -214,7 +219,7 @@ class _Execution:
             same = first.get_id() == second.get_id()
             merged[name] = first if same else z3.simplify(z3.If(other.condition, first, second))
         condition = z3.simplify(z3.Or(other.condition, path.condition))
-        self.ready[at] = _Path(condition if self.possible(z3.Not(condition)) else z3.BoolVal(True), merged)
+        self.ready[at] = Path(condition if self.possible(z3.Not(condition)) else z3.BoolVal(True), merged)
 
     def unknown(self, like: Any, what: str) -> Any:
         """A constant of which nothing is known."""
@@ -222,7 +227,7 @@ class _Execution:
         name = f"{what}!{self.fresh}"
         return z3.Bool(name) if z3.is_bool(like) else z3.BitVec(name, like.size())
 
-    def step(self, at: int, step: Step, path: _Path) -> int | None:
+    def step(self, at: int, step: Step, path: Path) -> int | None:
         effect = step.operation.effect
         guard = z3.BoolVal(True)
         if step.guard is not None:
@@ -242,11 +247,13 @@ class _Execution:
             self.allocate(step, guard, path)
         elif isinstance(effect, TmemLoad | TmemStore):
             self.transfer(step, effect, guard, path)
+        elif self.warp.handles(effect):
+            self.warp.do(step, guard, path)
         elif not isinstance(effect, TmemDealloc | TmemRelinquish | TmemWait | TmemFence):
             raise self.fail("not supported in symbolic execution", step)
         return at + 1
 
-    def turn(self, at: int, step: Step, guard: Any, path: _Path) -> int | None:
+    def turn(self, at: int, step: Step, guard: Any, path: Path) -> int | None:
         """A branch or an end: follow, or part under the condition."""
         ends = isinstance(step.operation.effect, Exit)
         target = -1
@@ -260,8 +267,8 @@ class _Execution:
             if ends:
                 path.condition = z3.simplify(z3.And(path.condition, z3.Not(guard)))
                 return at + 1
-            self.add(target, _Path(z3.simplify(z3.And(path.condition, guard)), dict(path.registers)))
-            self.add(at + 1, _Path(z3.simplify(z3.And(path.condition, z3.Not(guard))), path.registers))
+            self.add(target, Path(z3.simplify(z3.And(path.condition, guard)), dict(path.registers)))
+            self.add(at + 1, Path(z3.simplify(z3.And(path.condition, z3.Not(guard))), path.registers))
             return None
         if not taken:
             return at + 1
@@ -285,24 +292,29 @@ class _Execution:
             return False
         return bool(self.decider.check(condition) != z3.unsat)
 
-    def barrier(self, step: Step, guard: Any, path: _Path) -> None:
+    def barrier(self, step: Step, guard: Any, path: Path) -> None:
         """A barrier orders only when everybody comes."""
         if self.possible(z3.Not(z3.And(path.condition, guard))):
             raise self.fail("a barrier that some threads may not reach", step)
-        block, warp = self.epochs
         if isinstance(step.operation.effect, BlockBarrier):
             if step.operands[0] != Constant(0):
                 raise self.fail("only barrier 0 is supported", step)
-            self.epochs = (block + 1, 0)
+            self.epochs = (self.epochs[0] + 1, 0)
+            self.warp.pass_barrier(path)
             return
         members = self.value(step.operands[0], 32, step, path)
         if not z3.is_bv_value(members) or members.as_long() != 0xFFFFFFFF:
             raise self.fail("only the full member mask is supported", step)
-        self.epochs = (block, warp + 1)
+        self.pass_warp_barrier(path)
+
+    def pass_warp_barrier(self, path: Path) -> None:
+        """The warp has met."""
+        self.epochs = (self.epochs[0], self.epochs[1] + 1)
+        self.warp.pass_barrier(path)
 
     # --- values -----------------------------------------------------------------------------------------------
 
-    def value(self, operand: object, width: int, step: Step, path: _Path) -> Any:
+    def value(self, operand: object, width: int, step: Step, path: Path) -> Any:
         match operand:
             case Register():
                 return self.register(operand, step, path)
@@ -321,19 +333,19 @@ class _Execution:
         base = z3.BitVec(f"&{name}", 32 if variable.space == "shared" else 64)
         return Z3.zext(base, width) if base.size() < width else base
 
-    def register(self, register: Register, step: Step, path: _Path) -> Any:
+    def register(self, register: Register, step: Step, path: Path) -> Any:
         if register.name not in path.registers:
             raise self.fail(f"{register.name} may be read before it is written", step)
         return path.registers[register.name]
 
-    def write(self, register: Register, value: Any, guard: Any, path: _Path) -> None:
+    def write(self, register: Register, value: Any, guard: Any, path: Path) -> None:
         """Set a register where the guard holds."""
         if not z3.is_true(guard):
             old = path.registers.get(register.name)
             value = z3.If(guard, value, self.unknown(value, "undefined") if old is None else old)
         path.registers[register.name] = z3.simplify(value)
 
-    def compute(self, step: Step, effect: Compute, guard: Any, path: _Path) -> None:
+    def compute(self, step: Step, effect: Compute, guard: Any, path: Path) -> None:
         inputs: list[Any] = []
         operands = iter(step.operands)
         for position, slot in enumerate(step.operation.slots):
@@ -358,7 +370,7 @@ class _Execution:
 
     # --- memory -----------------------------------------------------------------------------------------------
 
-    def load(self, step: Step, effect: Load, guard: Any, path: _Path) -> None:
+    def load(self, step: Step, effect: Load, guard: Any, path: Path) -> None:
         if effect.space == "param":
             register, reference = step.operands
             assert isinstance(register, Register)
@@ -384,7 +396,7 @@ class _Execution:
             if isinstance(register, Register):
                 self.write(register, self.widened(value, register, signed=effect.signed), guard, path)
 
-    def store(self, step: Step, effect: Store, guard: Any, path: _Path) -> None:
+    def store(self, step: Step, effect: Store, guard: Any, path: Path) -> None:
         address = self.address(step.operands[0], step, path)
         values = tuple(
             z3.simplify(Z3.trunc(self.value(operand, effect.width, step, path), effect.width))
@@ -393,7 +405,7 @@ class _Execution:
         self.record(step, effect, guard, path, address, values)
 
     def record(
-        self, step: Step, effect: Load | Store, guard: Any, path: _Path, address: Any, values: tuple[Any, ...]
+        self, step: Step, effect: Load | Store, guard: Any, path: Path, address: Any, values: tuple[Any, ...]
     ) -> None:
         if effect.space not in ("global", "shared"):
             raise self.fail(f"{effect.space or 'generic'} memory is not supported in symbolic execution", step)
@@ -401,7 +413,7 @@ class _Execution:
         self.add_access(step, effect.space, guard, path, (address, size, values), write=isinstance(effect, Store))
 
     def add_access(
-        self, step: Step, space: str, guard: Any, path: _Path, what: tuple[Any, int, tuple[Any, ...]], *, write: bool
+        self, step: Step, space: str, guard: Any, path: Path, what: tuple[Any, int, tuple[Any, ...]], *, write: bool
     ) -> None:
         """Note an access; ``what`` is its address, size and values."""
         condition = z3.simplify(z3.And(path.condition, guard))
@@ -409,7 +421,7 @@ class _Execution:
 
     # --- tensor memory ----------------------------------------------------------------------------------------
 
-    def allocate(self, step: Step, guard: Any, path: _Path) -> None:
+    def allocate(self, step: Step, guard: Any, path: Path) -> None:
         """Columns are allocated: their address is an unknown that stands in shared memory from now on."""
         address = self.address(step.operands[0], step, path)
         if int(address.get_id()) in self.slots or len(self.free_names(address)) != 1:
@@ -420,7 +432,7 @@ class _Execution:
         first = z3.And(guard, self.specials["%laneid"] == 0)
         self.add_access(step, "shared", first, path, (address, 4, (base,)), write=True)
 
-    def transfer(self, step: Step, effect: TmemLoad | TmemStore, guard: Any, path: _Path) -> None:
+    def transfer(self, step: Step, effect: TmemLoad | TmemStore, guard: Any, path: Path) -> None:
         """Words between registers and tensor memory; which cells, the shape says."""
         loads = isinstance(effect, TmemLoad)
         count = step.operation.slots[0 if loads else -1].count
@@ -436,7 +448,7 @@ class _Execution:
             values = [self.value(register, 32, step, path) for register in registers]
         self.add_access(step, "tmem", guard, path, (address, 4 * count, tuple(values)), write=not loads)
 
-    def address(self, operand: object, step: Step, path: _Path) -> Any:
+    def address(self, operand: object, step: Step, path: Path) -> Any:
         assert isinstance(operand, Memory)
         width = operand.base.width if isinstance(operand.base, Register) else 64
         base = self.value(operand.base, width, step, path)
