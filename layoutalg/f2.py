@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-from layoutalg.errors import NotationError, NotExpressibleError, RangeError, UndecidedError
+from layoutalg.decide import as_number
+from layoutalg.errors import LayoutError, NotationError, NotExpressibleError, RangeError, UndecidedError
 from layoutalg.subspaces import Span, candidates, complement, contains, rank, reduced
 from layoutalg.swizzle import Swizzle
 
@@ -48,9 +49,13 @@ class F2Map:
     out_bits: int = -1
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or not isinstance(self.columns, Iterable) or hasattr(self.columns, "shape"):
+            raise RangeError(f"a linear map takes the images of its bits, not {self.columns!r}")
         columns = tuple(_vector(column) for column in self.columns)
         object.__setattr__(self, "columns", columns)
         width = max((column.bit_length() for column in columns), default=0)
+        if type(self.out_bits) is not int:
+            object.__setattr__(self, "out_bits", _vector(self.out_bits))
         if self.out_bits == -1:
             object.__setattr__(self, "out_bits", max(width, len(columns)))
         elif width > self.out_bits:
@@ -105,6 +110,8 @@ class F2Map:
         >>> F2Map.parse("F2<2,1>").apply(1)
         2
         """
+        if not isinstance(text, str):
+            raise LayoutError(f"the notation of a linear map is a str, not {text!r}")
         match = _PATTERN.fullmatch(text)
         if match is None:
             raise NotationError("expected a linear map such as F2<2,1>", text=text, position=0)
@@ -228,6 +235,8 @@ class F2Map:
         >>> F2Map((2, 1)).compose(F2Map((1, 3))).columns
         (2, 3)
         """
+        if not isinstance(inner, F2Map):
+            raise LayoutError(f"a linear map is composed with a linear map, not {inner!r}")
         if self.is_square and inner.is_square:
             width = max(self.in_bits, inner.in_bits)
             return F2Map(tuple(self._apply_int(inner._apply_int(1 << bit)) for bit in range(width)), width)
@@ -295,9 +304,13 @@ class F2Map:
 
 
 def _vector(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < 0:
+    try:
+        vector = as_number(value, "a vector of bits")
+    except RangeError:
+        vector = None
+    if type(vector) is not int or vector < 0:
         raise RangeError(f"{value!r} is no vector of bits")
-    return index(value)
+    return vector
 
 
 def _bits(vector: int) -> Iterator[int]:

@@ -106,6 +106,8 @@ class Affine(Term):
         for param, c in self.terms:
             if param.name in values:
                 value = as_number(values[param.name], param.name)
+                if type(value) is not int:
+                    raise RangeError(f"{param.name} is replaced by a number, not by {value}", value=value)
                 if not param.begin <= value < param.end:
                     raise RangeError(
                         f"{param.name} = {value} is outside its range [{param.begin}, {param.end})", value=value

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from layoutalg.axis import Axis, Placed, m
-from layoutalg.decide import Number, as_number, is_symbolic
+from layoutalg.decide import Number, as_number
 from layoutalg.errors import AxisError, LayoutError, NotationError, RangeError
 from layoutalg.index import Param
 from layoutalg.iters import Iter, Iters, make_iter
@@ -47,9 +47,7 @@ class Spec:
             return Spec(shard, self.replica + other.replica, _join(self.offset, other.offset))
         if isinstance(other, Placed):
             return Spec(self.shard, self.replica, _join(self.offset, ((other.axis, as_number(other.value, "offset")),)))
-        if isinstance(other, int) or is_symbolic(other):
-            return Spec(self.shard, self.replica, _join(self.offset, ((m, as_number(other, "offset")),)))
-        return NotImplemented
+        return Spec(self.shard, self.replica, _join(self.offset, ((m, as_number(other, "offset")),)))
 
     def __radd__(self, other: object) -> Spec:
         return self + other

@@ -195,6 +195,8 @@ class Operations(Points):
         >>> print(TileLayout(S[2, 2, 8]).permute_groups((0, 2, 3), (1, 0)))
         S[(8,2,2):(1,16,8)]
         """
+        if isinstance(seps, (str, bytes)) or not isinstance(seps, Sequence):
+            raise RegionError(f"separators are a list of positions, not {seps!r}", seps=seps)
         bounds = [as_number(sep, "a separator") for sep in seps]
         if len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != len(self.shard) or sorted(bounds) != bounds:
             raise RegionError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from layoutalg.algebra.grouping import check_shape
 from layoutalg.axis import Axis
 from layoutalg.decide import Number, as_number
-from layoutalg.errors import RegionError
+from layoutalg.errors import RangeError, RegionError
 from layoutalg.index import flatten, split
 from layoutalg.iters import Iters, size_of, vector_at
 
@@ -79,6 +79,8 @@ class Points:
         ({'m': 3, 'warpid': 0}, {'m': 3, 'warpid': 1})
         """
         base = self.apply(*coord, shape=shape)
+        if any(getattr(value, "shape", ()) != () for value in base.values()):
+            raise RegionError("places() lists the places of one element; evaluate() takes arrays of indices")
         if size_of(self.replica) > _PLACES_LIMIT:
             raise RegionError(f"{size_of(self.replica)} replicas are too many to list; limit {_PLACES_LIMIT}")
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -287,6 +289,8 @@ def _check_coordinate(x: Any, extent: Number, dim: int) -> Any:
             return x
         if isinstance(x, _NOT_COORDINATES) or hasattr(x, "__index__") or type(x).__module__ == "numpy":
             x = as_number(x, f"coordinate {dim}")
+        elif not all(hasattr(x, operation) for operation in ("__add__", "__mul__", "__mod__", "__floordiv__")):
+            raise RangeError(f"coordinate {dim} must be an integer, not {x!r} ({type(x).__name__})", value=x)
     if type(x) is int and type(extent) is int and not 0 <= x < extent:
         raise RegionError(f"coordinate {x} of dimension {dim} lies outside [0, {extent})", dim=dim, coordinate=x)
     return x

@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from itertools import islice
 from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
-from layoutalg.errors import NotationError, NotExpressibleError, RangeError
+from layoutalg.decide import as_number
+from layoutalg.errors import LayoutError, NotationError, NotExpressibleError, RangeError
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.dtypes import dtype as dtype_of
 
@@ -30,6 +32,8 @@ __all__ = ["Swizzle", "SwizzledLayout", "row_xor", "straddlers"]
 
 _PATTERN = re.compile(r"\s*(?:Sw|Swizzle)\s*<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>")
 _ADDRESS_BITS = 62
+#: Chunks that a refused row XOR looks at to say what goes wrong.
+_COUNTED = 1 << 18
 
 
 def __getattr__(name: str) -> Any:
@@ -90,7 +94,7 @@ class Swizzle:
             raise RangeError(
                 "a swizzle is spelt either bits, base, shift or per_element, swizzle_len, atom_len, not both"
             )
-        if None in given:
+        if any(value is None for value in given):
             raise RangeError("a swizzle needs bits, base and shift (or per_element, swizzle_len and atom_len)")
         b, m, s = (_integer(name, value) for name, value in zip(("bits", "base", "shift"), given, strict=True))
         if b < 0 or m < 0:
@@ -246,8 +250,9 @@ class Swizzle:
         >>> Swizzle(3, 4, 3).recast(8, 16)
         Swizzle(bits=3, base=3, shift=3)
         """
+        from_bits, to_bits = _integer("from_bits", from_bits), _integer("to_bits", to_bits)
         for name, width in (("from_bits", from_bits), ("to_bits", to_bits)):
-            if _integer(name, width) < 1:
+            if width < 1:
                 raise RangeError(f"recast: {name} is {width}; an element has at least one bit")
         if self.is_identity or from_bits == to_bits:
             return self
@@ -294,6 +299,8 @@ class Swizzle:
         >>> Swizzle.parse("Sw<2,4,-3>")
         Swizzle(bits=2, base=4, shift=-3)
         """
+        if not isinstance(text, str):
+            raise LayoutError(f"the notation of a swizzle is a str, not {text!r}")
         match = _PATTERN.match(text)
         if match is None:
             raise NotationError("expected a swizzle such as Sw<3,3,3>", text=text, position=0)
@@ -310,9 +317,10 @@ class Swizzle:
 
 
 def _integer(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise RangeError(f"{name} must be an integer, not {value!r}")
-    return index(value)
+    found = as_number(value, name)
+    if type(found) is not int:
+        raise RangeError(f"{name} must be a number, not the symbolic {value!r}")
+    return found
 
 
 def row_xor(rows: int, chunks: int, *, chunk_elements: int = 1) -> Swizzle:
@@ -325,14 +333,17 @@ def row_xor(rows: int, chunks: int, *, chunk_elements: int = 1) -> Swizzle:
 
     Raises:
         NotExpressibleError: ``chunks`` is no power of two, so some chunk leaves its row; ``facts`` count the chunks
-            ``out_of_row`` and ``out_of_tile`` and the ``distinct`` targets, and name the ``first`` fault.
+            ``out_of_row`` and ``out_of_tile`` and the ``distinct`` targets (of up to 2^18 chunks), and name the
+            ``first`` fault.
         RangeError: a size below 1, or ``chunk_elements`` no power of two.
 
     >>> print(row_xor(64, 8, chunk_elements=8))
     Sw<3,3,3>
     """
-    for name, value in (("rows", rows), ("chunks", chunks), ("chunk_elements", chunk_elements)):
-        if _integer(name, value) < 1:
+    sizes = (("rows", rows), ("chunks", chunks), ("chunk_elements", chunk_elements))
+    rows, chunks, chunk_elements = (_integer(name, value) for name, value in sizes)
+    for name, value in sizes:
+        if value < 1:
             raise RangeError(f"row_xor: {name} is {value}; it must be at least 1")
     if chunk_elements & (chunk_elements - 1):
         raise RangeError(f"row_xor: chunk_elements is {chunk_elements}, no power of two")
@@ -349,10 +360,11 @@ def _row_fault(rows: int, chunks: int) -> NotExpressibleError:
     # Rows repeat the pattern of the first `period` ones; the tile's last rows matter for what leaves the tile.
     period = min(1 << (rows - 1).bit_length(), 1 << (chunks.bit_length() - 1))
     where = ((row, chunk, chunk ^ (row % period)) for row in range(rows) for chunk in range(chunks))
+    whole = rows * chunks <= _COUNTED
     out_of_row = out_of_tile = 0
     owner: dict[int, tuple[int, int]] = {}
     first = ""
-    for row, chunk, target in where:
+    for row, chunk, target in islice(where, _COUNTED):
         place = row * chunks + target
         if target >= chunks:
             out_of_row += 1
@@ -361,17 +373,17 @@ def _row_fault(rows: int, chunks: int) -> NotExpressibleError:
         elif place in owner:
             first = first or f"chunk {chunk} of row {row} lands on chunk {owner[place][1]} of row {owner[place][0]}"
         owner.setdefault(place, (row, chunk))
-    why = first or "no chunk leaves its row, but the row's number is no bit of the offset, which is all a swizzle sees"
+    silent = "no chunk leaves its row, but the row's number is no bit of the offset, which is all a swizzle sees"
+    why = first or (silent if whole else f"the row's number is no bit of the offset (chunks looked at: {_COUNTED})")
+    counts = {"out_of_row": out_of_row, "out_of_tile": out_of_tile, "distinct": len(owner)} if whole else {}
     return NotExpressibleError(
         f"row_xor: rows of {chunks} chunks are no power of two long: {why}. "
         f"Pad rows to {1 << (chunks - 1).bit_length()} chunks, or swizzle parts of {chunks & -chunks} chunks",
         rows=rows,
         chunks=chunks,
         period=period,
-        out_of_row=out_of_row,
-        out_of_tile=out_of_tile,
-        distinct=len(owner),
         first=first,
+        **counts,
     )
 
 

@@ -339,6 +339,8 @@ class SwizzledLayout:
         """None for equivalent layouts, else the first index that differs, and both places in words."""
         from layoutalg.algebra import swizzling
 
+        if not isinstance(other, SwizzledLayout | TileLayout):
+            raise LayoutError(f"a layout is compared with a layout, not {other!r}; texts: parse_layout")
         if isinstance(other, SwizzledLayout) and other.swizzle == self.swizzle and not self.params:
             found = self.inner.difference(other.inner)
             if found is None or found[0] is None:
@@ -492,4 +494,6 @@ def parse_layout(text: str) -> TileLayout | SwizzledLayout:
     >>> type(parse_layout("S[4,4]")).__name__, type(parse_layout("Sw<2,0,2> o S[4,4]")).__name__
     ('TileLayout', 'SwizzledLayout')
     """
+    if not isinstance(text, str):
+        raise LayoutError(f"the notation of a layout is a str, not {type(text).__name__}")
     return SwizzledLayout.parse(text) if text.lstrip()[:2] in ("Sw", "F2") else TileLayout.parse(text)

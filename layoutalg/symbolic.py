@@ -29,7 +29,7 @@ import sympy
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, check_shape, group_iters
 from layoutalg.axis import Axis
-from layoutalg.decide import Number, as_number, at_most
+from layoutalg.decide import Number, Term, as_number, at_most
 from layoutalg.errors import NotExpressibleError, RangeError, RegionError, UndecidedError
 from layoutalg.index import Affine, flatten, split_off
 from layoutalg.iters import Iters, Vector
@@ -247,7 +247,7 @@ def closed_form(layout: TileLayout, coord: Sequence[Any], shape: Sequence[Any] |
     {'m': i*k + j}
     """
     given = coord[0] if len(coord) == 1 and isinstance(coord[0], (tuple, list)) else coord
-    x = [sympy.Symbol(c, integer=True, nonnegative=True) if isinstance(c, str) else c for c in given]
+    x = [_coordinate(c, dim) for dim, c in enumerate(given)]
     extents = check_shape(shape, layout.size) if shape is not None else None
     if extents is None:
         extents = (layout.size,) if len(x) == 1 else tuple(it.extent for it in layout.shard)
@@ -259,6 +259,16 @@ def closed_form(layout: TileLayout, coord: Sequence[Any], shape: Sequence[Any] |
         for axis, value in _digits_of(c, iters):
             total[axis] = total[axis] + value
     return {axis.name: _tidy(value) for axis, value in total.items()}
+
+
+def _coordinate(value: Any, dim: int) -> Any:
+    """Return a coordinate as a sympy expression: a name is a symbol from 0 up; refuse what is no number."""
+    if isinstance(value, str) and value.isidentifier():
+        return sympy.Symbol(value, integer=True, nonnegative=True)
+    found = as_number(value, f"coordinate {dim}")
+    if isinstance(found, Term):
+        raise RangeError(f"coordinate {dim} is the parameter {found}; closed forms take names, numbers and expressions")
+    return found
 
 
 def _digits_of(x: Any, iters: Iters) -> Iterator[tuple[Axis, Any]]:

@@ -249,7 +249,7 @@ def _unpickle(version: int, shard: Iters, replica: Iters, offset: tuple[tuple[Ax
 
 
 def _iters_from(triples: Iterable[Sequence[Any]], what: str) -> Iters:
-    if isinstance(triples, str) or not isinstance(triples, Iterable):
+    if isinstance(triples, str) or not isinstance(triples, Iterable) or getattr(triples, "shape", None) == ():
         raise LayoutError(f"{what} takes (extent, stride, axis) triples, not {triples!r}")
     checked: list[Iter] = []
     for triple in triples:

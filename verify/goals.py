@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
+from layoutalg.algebra.compose import complement
 from layoutalg.axis import Axis
 from layoutalg.errors import LayoutError, NotExpressibleError
 from layoutalg.index import Affine
@@ -436,8 +437,6 @@ def _complement(result: Any, a: TileLayout, cotarget: int) -> Goal:
 
 def _divide(result: Any, a: TileLayout, b: TileLayout) -> Goal:
     """compose(A, (complement(B, size A), B)), the tile's number being the slow part."""
-    from layoutalg.algebra.compose import complement
-
     rest = complement(b, _size(a))
     tiler = TileLayout.from_iters(shard=[(e, s, x.name) for e, s, x in (*rest.shard, *b.shard)])
     found = _compose(result, a, tiler)
@@ -460,8 +459,6 @@ def _product(result: Any, a: TileLayout, b: TileLayout) -> Goal:
 
 def _translates(a: TileLayout, least: int) -> tuple[int, TileLayout]:
     """A cotarget of at least ``least`` up to which the complement is a layout, and that complement."""
-    from layoutalg.algebra.compose import complement
-
     covered = max((abs(it.extent * it.stride) for it in (*a.shard, *a.replica)), default=0) or 1
     for goal in (least, -(-least // covered) * covered):
         try:

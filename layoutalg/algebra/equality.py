@@ -28,7 +28,7 @@ def difference(a: TileLayout, b: TileLayout) -> tuple[Number | None, str] | None
     >>> difference(TileLayout.parse("S[4:1]"), TileLayout.parse("S[4:1] + 2"))
     (0, 'index 0 lies at different places on m: 0 against 2')
     """
-    if not (hasattr(b, "shard") and hasattr(b, "replica")):
+    if not (hasattr(b, "shard") and hasattr(b, "canonicalize")):
         from layoutalg.swizzled import SwizzledLayout
 
         if isinstance(b, SwizzledLayout):

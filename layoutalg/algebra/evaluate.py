@@ -105,7 +105,10 @@ def evaluate_iters(
     [5, 16]
     """
     _check_numbers(iters, offset)
-    n = np.asarray(index)
+    try:
+        n = np.asarray(index)
+    except ValueError as error:
+        raise RegionError(f"an array of indices is rectangular: {error}") from error
     if n.dtype.kind not in "iu":
         raise RegionError(f"indices must be integers, not {n.dtype}")
     n = n.astype(np.int64, copy=False)

@@ -24,7 +24,7 @@ def check_permutation(dims: object, rank: int, what: str) -> tuple[int, ...]:
     >>> check_permutation((1, -2), 2, "dimensions")
     (1, 0)
     """
-    if isinstance(dims, str) or not isinstance(dims, Iterable):
+    if isinstance(dims, str) or not isinstance(dims, Iterable) or getattr(dims, "shape", None) == ():
         raise RangeError(f"permute: {dims!r} is no list of {what}", dims=dims, rank=rank)
     order = []
     for dim in dims:

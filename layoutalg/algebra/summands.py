@@ -22,7 +22,7 @@ from layoutalg.algebra.equality import first_difference
 from layoutalg.algebra.grouping import Shape, check_shape, group_iters, show_iters, show_shape
 from layoutalg.algebra.tiling import Parts, check_layout, merge_interleaved, scaled, spans
 from layoutalg.axis import Axis
-from layoutalg.decide import Number, at_most, certainly_equal, equal, exact_quotient
+from layoutalg.decide import Number, as_number, at_most, certainly_equal, equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
 from layoutalg.iters import Iter, Iters
 
@@ -210,8 +210,12 @@ def interleaved_shapes(shape: object, part_shape: object, *, left: bool) -> tupl
     >>> interleaved_shapes((2, 1, 2, 5), (1, 5), left=False)
     ((2, 1, 2, 5), (1, 1, 1, 5))
     """
-    whole = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else ()
-    part = tuple(part_shape) if isinstance(part_shape, Sequence) and not isinstance(part_shape, str) else ()
+    whole, part = (
+        tuple(as_number(e, "extent of the shape") for e in given)
+        if isinstance(given, Sequence) and not isinstance(given, (str, bytes))
+        else ()
+        for given in (shape, part_shape)
+    )
     mine = whole[0 if left else 1 :: 2]
     if len(whole) % 2 or len(part) != len(mine) or not all(equal(a, b) for a, b in zip(part, mine, strict=True)):
         raise RegionError(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, check_shape, group_iters, show_iters, show_shape
 from layoutalg.axis import Axis
-from layoutalg.decide import Number, at_most, certainly_equal, exact_quotient
+from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import LayoutError, NotExpressibleError, RegionError
 from layoutalg.iters import Iter, Iters
 
@@ -175,7 +175,8 @@ def tile_to(inner: TileLayout, to: object, current: object) -> Parts:
     from layoutalg.tile import _make
 
     shape = check_shape(current, inner.size, "current shape")
-    goal = check_shape(to, math.prod(to) if _is_extents(to) else 0, "target shape")
+    extents = [as_number(e, "extent of the target shape") for e in to] if _is_extents(to) else []
+    goal = check_shape(to, math.prod(extents), "target shape")
     if len(goal) != len(shape):
         raise RegionError(f"tile_to: {show_shape(goal)} and {show_shape(shape)} differ in rank", to=goal, current=shape)
     copies: list[Number] = []

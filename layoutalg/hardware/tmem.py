@@ -53,10 +53,10 @@ def tmem_datapath_layout(letter: str, rows: int, cols: int, sub_slab: int = 0) -
     >>> print(tmem_datapath_layout("B", 64, 128))
     S[(64,2,64):(1@TLane,64@TLane,1@TCol)]
     """
-    if letter not in _DATAPATHS:
+    if not isinstance(letter, str) or letter not in _DATAPATHS:
         raise RangeError(f"datapath {letter!r} is none of {', '.join(_DATAPATHS)}", letter=letter)
     tile, runs = _DATAPATHS[letter]
-    if rows != tile:
+    if as_number(rows, "rows of a datapath") != tile:
         raise RangeError(f"datapath {letter} has {tile} rows, not {rows}", rows=rows)
     if type(cols) is not int or cols < 1 or cols % runs:
         raise RangeError(f"datapath {letter} needs a positive multiple of {runs} columns, not {cols}", cols=cols)
@@ -212,7 +212,7 @@ def tcgen05_atom_layout(shape: str, tile: Sequence[int], dtype: object) -> TileL
     """
     extents = _extents(tile, "tile")
     element = dtype_of(dtype)
-    if shape not in SHAPES or shape == "16x32bx2":
+    if not isinstance(shape, str) or shape not in SHAPES or shape == "16x32bx2":
         raise RangeError(f"no register atom {shape!r}; legal are 32x32b, 16x64b, 16x128b, 16x256b", shape=shape)
     if element.bits not in (16, 32):
         raise RangeError(f"register atoms have 16- or 32-bit elements, not {element}", dtype=element.name)

@@ -39,6 +39,8 @@ def trainium_layout(marks: str, shape: Sequence[int], *, psum: bool = False) -> 
     >>> print(trainium_layout("PF", (128, 2048), psum=True))
     S[(128,4,512):(1@P,1@Bank,1@F)]
     """
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise RangeError(f"the tensor's shape must be a sequence of extents, not {shape!r}", shape=shape)
     extents = tuple(as_number(extent, "an extent of the tensor") for extent in shape)
     if not isinstance(marks, str) or not marks or set(marks) - {"P", "F"} or len(marks) != len(extents):
         raise RangeError(f"marks {marks!r} are no P or F for each of {len(extents)} dimensions", marks=marks)
