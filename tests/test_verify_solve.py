@@ -7,7 +7,9 @@ import itertools
 import pytest
 import z3
 
-from verify import Proved, Refuted, Unknown
+from verify import Proved, Refuted, Unknown, solve
+from verify.laws import law_named
+from verify.laws.core import Settings
 from verify.solve import is_satisfiable, prove
 from verify.term import Div, Mod, digits, lemma_divmod, lemma_positive, lemma_range
 from verify.verdict import verdict_json
@@ -46,6 +48,13 @@ def test_effort_is_what_the_budget_bounds():
     verdict = ask(1, budget=100)
     assert isinstance(verdict, Unknown)
     assert verdict.effort < 10_000
+
+
+def test_an_unknown_says_which_limit_ended_it(monkeypatch):
+    law = law_named("swizzle.injective_on_64_bits")
+    assert "resource limit" in law.check(Settings(budget=1000)).reason
+    monkeypatch.setattr(solve, "WATCHDOG_MS", 1)
+    assert "clock" in law.check(Settings()).reason
 
 
 def test_hypotheses_that_contradict_each_other_are_told_apart():

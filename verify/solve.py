@@ -57,7 +57,16 @@ def prove(
         return Proved(scope, effort)
     if outcome == z3.sat:
         return Refuted(scope, _values(solver.model()), effort)
-    return Unknown(scope, solver.reason_unknown() or "no reason given", effort)
+    return Unknown(scope, _reason(solver.reason_unknown(), effort, budget), effort)
+
+
+def _reason(told: str, effort: int, budget: int) -> str:
+    """Say which limit ended a query: Z3 calls either "canceled", and only one of them depends on the machine."""
+    if told not in ("canceled", "timeout") and "resource" not in told:
+        return told or "no reason given"
+    if effort >= budget:
+        return f"the resource limit of {budget:,} is reached"
+    return f"stopped by the clock after {WATCHDOG_MS // 1000} s, at {effort:,} of {budget:,}: hung, or a slow machine"
 
 
 def is_satisfiable(formulas: Iterable[z3.BoolRef], *, budget: int = BUDGET, logic: str | None = None) -> bool:
