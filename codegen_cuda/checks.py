@@ -6,10 +6,11 @@ by; warp-wide instructions under conditions that are the same in a whole warp; o
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from codegen_cuda.access import Pointer, Reference, Whole
 from codegen_cuda.body import (
@@ -37,7 +38,7 @@ from codegen_cuda.values import Combination, Condition, Index, Name, Value
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.machine import DEFAULT_MACHINE
 
-__all__ = ["check", "functions_of", "names_in", "written"]
+__all__ = ["check", "names_in", "written"]
 
 _BUILTIN = ("threadIdx.x", "blockIdx.x")
 # Names of C++ that a kernel's author is likely to hit; the compiler refuses the others.
@@ -50,8 +51,8 @@ _RESERVED = re.compile(
 _IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?![(*{])")
 
 
-def check(body: Body) -> None:
-    """Check a kernel.
+def check(body: Body) -> tuple[str | Function, ...]:
+    """Check a kernel; return the device functions that it calls.
 
     Raises:
         PlanError: what fails, and where.
@@ -60,7 +61,7 @@ def check(body: Body) -> None:
     names = {p.data.name if isinstance(p, Buffer) else p.name for p in body.params}
     if len(names) < len(body.params):
         raise PlanError(f"{body.name}: two parameters share a name", names=tuple(sorted(names)))
-    functions = functions_of(body)
+    functions = _functions_of(body)
     outside = {*_BUILTIN, *(table.name for table in body.tables)}
     for name in (body.name, *names, *(table.name for table in body.tables)):
         _check_identifier(name)
@@ -72,6 +73,7 @@ def check(body: Body) -> None:
                 _check_identifier(name)
             _check_names(function.statements, {*outside, *own})
     _check_convergence(body.statements, {}, guards=())
+    return functions
 
 
 def _check_storage(body: Body) -> None:
@@ -98,7 +100,7 @@ def _check_storage(body: Body) -> None:
         raise PlanError(f"{body.name} allocates tensor memory for cta_group 1 and 2; a kernel has one", groups=groups)
 
 
-def functions_of(body: Body) -> tuple[str | Function, ...]:
+def _functions_of(body: Body) -> tuple[str | Function, ...]:
     """Return the device functions that a kernel calls, those that others call first.
 
     Raises:
@@ -175,16 +177,27 @@ def _parts(value: Any) -> Iterator[Any]:
 
     Storage of tensor memory has no pointer to name.
     """
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from _parts(item)
-    elif isinstance(value, Buffer):
-        if value.scope != "tmem":
-            yield from _parts((value.data, value.elem_offset))
-    elif is_dataclass(value) and not isinstance(value, Dtype | Function):
-        yield value
-        for item in fields(value):
-            yield from _parts(getattr(value, item.name))
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind: Any = type(item)
+        if kind is tuple or kind is list:
+            stack += item[::-1]
+        elif kind is Buffer:
+            stack += () if item.scope == "tmem" else (item.elem_offset, item.data)
+        elif kind is not Expr or item.terms:
+            yield item
+            inner = [getattr(item, name) for name in _field_names(kind)]
+            stack += [x for x in inner if type(x) not in _LEAVES]
+
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None), Dtype, Function})
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a dataclass, last first."""
+    return tuple(field.name for field in reversed(fields(kind))) if is_dataclass(kind) else ()
 
 
 #: What each name stands for, and in which scope that was written.
@@ -263,8 +276,7 @@ def _is_thread(expr: Expr | Value, scope: _Scope) -> bool:
 def written(statements: Sequence[Statement]) -> frozenset[str]:
     """Return the names of the pointers that something may write through."""
     found: set[str] = set()
-    everything = walk(statements)
-    for part in _parts(everything):
+    for part in _parts(statements):
         if isinstance(part, Store):
             found.add(part.target.buffer.data.name)
         elif isinstance(part, Reference) and part.writes:
@@ -276,7 +288,7 @@ def written(statements: Sequence[Statement]) -> frozenset[str]:
             for param, given in zip(part.source.params, part.args, strict=True):
                 if isinstance(param, Buffer) and isinstance(given, Whole) and param.data.name in inside:
                     found.add(given.buffer.data.name)
-    for statement in reversed(everything):  # what is written through a binding is written through its source
+    for statement in reversed(walk(statements)):  # what is written through a binding is written through its source
         if isinstance(statement, LetPointer) and statement.pointer.name in found:
             found.add(statement.source.name)
     return frozenset(found)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from codegen_cuda.access import c_type
 from codegen_cuda.body import Body, For, Function, If, Let, LetPointer, ScalarParam, Statement, While
 from codegen_cuda.buffers import Buffer
-from codegen_cuda.checks import check, functions_of, written
+from codegen_cuda.checks import check, written
 from codegen_cuda.spelling import array_length, spell
 from codegen_cuda.values import Name
 
@@ -43,14 +43,14 @@ def emit(body: Body) -> str:
         A_ptr[tx] = A_ptr[tx] * 2.0f;
     }
     """
-    check(body)
+    functions = check(body)
     writes = written(body.statements)
     head = f'extern "C" __global__ void LAUNCH_SHAPE({body.threads})'
     params = [_parameter(p, writes) for p in body.params]
     parts = [
         *(["".join(f"// {line}\n" for line in body.comment)] if body.comment else []),
         *(table.text() for table in body.tables),
-        *(emit_function(f) if isinstance(f, Function) else f.rstrip() + "\n" for f in functions_of(body)),
+        *(emit_function(f) if isinstance(f, Function) else f.rstrip() + "\n" for f in functions),
         LAUNCH_SHAPE + _signature(head, body.name, params),
     ]
     return "\n".join([*parts, *_block(body.statements, 1, writes), "}"]) + "\n"
