@@ -7,6 +7,7 @@ fills and dark ink, everything outside a cell is a middle grey that can be read 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -110,7 +111,9 @@ def _png(svg: str) -> bytes:
         raise LayoutError(
             f"PNG needs the package cairosvg and the cairo library ({error}); pip install cairosvg, or save as .svg"
         ) from None
-    data: bytes = converter.svg2png(bytestring=svg.encode(), scale=_PNG_SCALE, background_color="white")
+    # The converter takes the first family of a list, and widths are those of a fixed pitch.
+    plain = re.sub('font-family="[^"]*"', 'font-family="monospace"', svg)
+    data: bytes = converter.svg2png(bytestring=plain.encode(), scale=_PNG_SCALE, background_color="white")
     return data
 
 
