@@ -211,19 +211,22 @@ def _last_elements(problem: TensorProblem, plan: TensorPlan, box: _Box, where: l
     digits = [("v", side.vectors), *((f"c{k}", plan.box[k]) for k in side.others)]
     total = side.vectors * box.rows
     kind = ELEMENT[width]
-    copies = [
-        f"        *({kind}*)(tile + ({place}) + {at}u) = *(const {kind}*)(src + {span - tail + at}ull);"
-        for at in range(0, tail, width)
+    # Constantly many turns for every thread, so that a checker can follow them.
+    bound = f"i < {total}u && " if total % plan.threads else ""
+    body = [
+        f"const u32 i = threadIdx.x + n * {plan.threads}u;",
+        *decode("i", digits),
+        *where,
+        f"if ({bound}in && at == {span - tail}ull) {{",
+        *(
+            f"    *({kind}*)(tile + ({place}) + {at}u) = *(const {kind}*)(src + {span - tail + at}ull);"
+            for at in range(0, tail, width)
+        ),
+        "}",
     ]
     return [
         f"if (src_base + {reach}ull > {span - tail}ull) {{",
-        "    #pragma unroll 1",
-        f"    for (u32 i = threadIdx.x; i < {total}u; i += {plan.threads}u) {{",
-        *("        " + line for line in [*decode("i", digits), *where]),
-        f"        if (in && at == {span - tail}ull) {{",
-        *("    " + line for line in copies),
-        "        }",
-        "    }",
+        *("    " + line for line in unrolled(-(-total // plan.threads), body, whole=False)),
         "}",
     ]
 
