@@ -27,6 +27,13 @@ def swizzle() -> str:
     return compare(tile, SwizzledLayout.parse(f"Sw<2,2,2> o {tile}"), (8, 16), view="places", arrow="swizzle").svg
 
 
+def banks() -> str:
+    """Lines of shared memory by bank, before and after a swizzle: a column of the tile in one bank, then in eight."""
+    tile = TileLayout.parse("S[8,32]")
+    after = SwizzledLayout.parse(f"Sw<3,2,3> o {tile}")
+    return compare(tile, after, (8, 32), view="banks", by="column", dtype="f32", arrow="swizzle").svg
+
+
 def transpose() -> str:
     """A transpose permutes dimensions and leaves addresses alone."""
     tile = TileLayout.parse("S[4,8]")
@@ -57,6 +64,7 @@ def instructions() -> str:
 PICTURES: dict[str, Callable[[], str]] = {
     "fragment": fragment,
     "swizzle": swizzle,
+    "banks": banks,
     "transpose": transpose,
     "replicas": replicas,
     "conflict": conflict,

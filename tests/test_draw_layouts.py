@@ -247,3 +247,37 @@ def test_two_pictures_that_are_too_wide_for_a_page_stand_one_above_the_other() -
     assert (wide.width, wide.height) == (first.width, 2 * first.height + 28)
     assert ">swizzle</text>" in wide.svg
     assert len(cells(draw(TileLayout.parse("S[4096,1024]")))) <= 256
+
+
+@given(st.data())
+def test_lines_by_bank_name_every_element_in_every_word_that_it_touches(data: Any) -> None:
+    layout = data.draw(strategies.layouts(limit=24, axes=("m",)))
+    name, size = data.draw(st.sampled_from([("u8", 1), ("f16", 2), ("f32", 4), ("f64", 8)]))
+    found: dict[int, set[str]] = {}
+    for title in cells(draw(layout, (layout.size,), view="banks", dtype=name, limit=10**6)):
+        bank, word, byte = map(int, re.findall(r"bank (\d+), word (-?\d+), byte (-?\d+)", title)[0])
+        assert (bank, byte) == (word % 32, 4 * word)
+    for title, (named, _, _) in cells(draw(layout, (layout.size,), view="banks", dtype=name, limit=10**6)).items():
+        found[int(re.findall(r"word (-?\d+)", title)[0])] = set(re.findall(r"\((\d+)\)", named))
+    plain, expected = oracle.plain(layout), {}
+    for (flat,) in oracle.coordinates((layout.size,)):
+        for where in oracle.places(plain, flat):
+            start = dict(where).get("m", 0) * size
+            for byte in range(start, start + size):
+                expected.setdefault(byte // 4, set()).add(str(flat))
+    assert set(found) == set(expected)
+    for word, names in expected.items():
+        assert found[word] <= names
+        assert found[word] == names or len(names) > 4
+
+
+def test_lines_by_bank_are_for_memory_with_an_element_type_and_are_summarised() -> None:
+    with pytest.raises(LayoutError, match="element type"):
+        draw(TileLayout.parse("S[4,8]"), view="banks")
+    with pytest.raises(LayoutError, match="other axes"):
+        draw(FRAGMENT, (8, 16), view="banks", dtype="f16")
+    drawn = cells(draw(TileLayout.parse("S[512,64]"), view="banks", dtype="f16", limit=256))
+    assert len(drawn) == 256
+    assert {label for _, label, _ in drawn.values()} == {"128"}
+    with pytest.raises(RangeError, match="lines of memory"):
+        draw(TileLayout.parse("S[2:99999999]"), view="banks", dtype="f16")

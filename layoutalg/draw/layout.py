@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from layoutalg.axis import Axis
 from layoutalg.draw.grid import Cell, Grid, Picture, above, beside, ramp, render, shade
+from layoutalg.draw.lines import lines_grid
 from layoutalg.draw.places import MOST_PLACES, block_of, check_numbers, coordinate, places_grid, replica_of
 from layoutalg.errors import LayoutError, RangeError
 from layoutalg.hardware.dtypes import dtype as dtype_of
@@ -41,7 +42,7 @@ SHORT: Final = {
 }  # fmt: skip
 _FINEST_FIRST: Final = ("laneid", "tid_in_wg", "tx")
 _WIDEST_FIRST: Final = ("pid", "bz", "by", "bx", "wgid", "warpid", "wid_in_wg")
-_VIEWS: Final = ("logical", "places", "both")
+_VIEWS: Final = ("logical", "places", "both", "banks")
 _LARGEST_TABLE: Final = 1 << 22
 _WRAP: Final = 32
 _MOST_BLOCKS: Final = 256  # blocks of a summary: their labels are long, and a page is only so wide
@@ -64,7 +65,7 @@ def draw(
     Args:
         layout: without parameters or symbols.
         shape: logical extents, outermost first; the layout's own without it.  The last dimension runs to the right.
-        view: ``"logical"``, ``"places"`` or ``"both"``.
+        view: ``"logical"``, ``"places"``, ``"both"``, or ``"banks"``: lines of shared memory by bank (with ``dtype``).
         by: what colours stand for: an axis, ``"row"`` or ``"column"`` of the tensor, ``"address"``, or ``"bank"``
             (with ``dtype``).  Without it: the finest thread axis, else the address; in the places the tensor's row.
         dtype: element type, for banks.
@@ -97,6 +98,8 @@ def draw(
         raise RangeError(f"{layout.size} elements are too many for a picture of places; slice the layout first")
     table = layout.table(extents)
     fills = _fills(layout, by or "row", table, extents, dtype)
+    if view == "banks":
+        return render(lines_grid(layout, extents, table, fills, dtype=dtype, limit=limit, title=heading))
     return render(places_grid(layout, extents, table, fills, width=width, limit=limit, title=heading))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["block_of", "check_numbers", "coordinate", "places_grid", "replica_of"]
+__all__ = ["block_of", "check_numbers", "coordinate", "holders", "places_grid", "replica_of"]
 
 _ACROSS: Final = ("m", "TCol", "F")
 MOST_PLACES: Final = 1 << 18
@@ -52,7 +52,7 @@ def places_grid(
     """
     names = [axis.name for axis in layout.axes]
     down, across = _sides(names)
-    held = _holders(layout, table, down, across)
+    held = holders(layout, table, down, across)
     if not down:
         width = width or _line(extents)
         held = {((place[1] // width * width,), place[1] % width): who for place, who in held.items()}
@@ -106,7 +106,7 @@ def _line(extents: tuple[int, ...]) -> int:
     return columns if 4 <= columns <= 64 else 32
 
 
-def _holders(
+def holders(
     layout: TileLayout | SwizzledLayout, table: Mapping[str, NDArray[np.int64]], down: Sequence[str], across: str
 ) -> dict[Place, list[tuple[int, bool]]]:
     """Place -> the elements there, as (flat index, whether this is a replica)."""
