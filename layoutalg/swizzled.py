@@ -16,35 +16,30 @@ Sw<3,3,3> o S[128:1] + 64
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from layoutalg.algebra.swizzling import check_sign, is_multiple, memory_axis, recast, zeros
+from layoutalg.algebra.swizzling import check_sign, is_multiple, memory_axis, recast
 from layoutalg.axis import Axis
-from layoutalg.decide import is_symbolic
 from layoutalg.errors import (
-    AxisError,
     LayoutError,
     NotationError,
     NotExpressibleError,
     RangeError,
     RegionError,
-    UndecidedError,
 )
 from layoutalg.f2 import F2Map
 from layoutalg.hardware.dtypes import Dtype
 from layoutalg.hardware.dtypes import dtype as dtype_of
-from layoutalg.index import Affine, Param
+from layoutalg.index import Param
 from layoutalg.notation import S, Spec
 from layoutalg.swizzle import Swizzle
+from layoutalg.swizzled_points import SwizzledPoints
 from layoutalg.tile import FORMAT, TileLayout
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from layoutalg.draw.grid import Picture
+    pass
 
 __all__ = ["Permutation", "SwizzledLayout", "parse_layout"]
 
@@ -53,7 +48,7 @@ _HEAD = re.compile(r"\s*((?:Sw|Swizzle|F2)\s*<[^>]*>)\s*(?:o|∘)\s*(?=\S)")
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class SwizzledLayout:
+class SwizzledLayout(SwizzledPoints):
     """A layout whose memory addresses are permuted after the fact: first the tile, then the swizzle.
 
     Args:
@@ -105,7 +100,11 @@ class SwizzledLayout:
         return self.inner.params
 
     def substitute(self, **values: int) -> SwizzledLayout:
-        """Replace parameters by numbers."""
+        """Replace parameters by numbers.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1] + 4*s[0:2]").substitute(s=1))
+        Sw<1,0,1> o S[4:1] + 4
+        """
         return SwizzledLayout(self.swizzle, self.inner.substitute(**values))
 
     def base_alignment(self, dtype: Dtype | str) -> int:
@@ -117,6 +116,9 @@ class SwizzledLayout:
         if isinstance(self.swizzle, Swizzle):
             return self.swizzle.base_alignment(dtype)
         return max(1, self.swizzle.period * dtype_of(dtype).bits // 8)
+
+    def _self(self) -> SwizzledLayout:
+        return self
 
     def __str__(self) -> str:
         return f"{self.swizzle} o {self.inner}"
@@ -147,7 +149,11 @@ class SwizzledLayout:
         return cls(swizzle, tile)
 
     def to_json(self) -> dict[str, Any]:
-        """A versioned JSON-ready value; :meth:`from_json` reads it."""
+        """A versioned JSON-ready value; :meth:`from_json` reads it.
+
+        >>> SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").to_json()
+        {'format': 1, 'layout': 'Sw<1,0,1> o S[4:1]'}
+        """
         return {"format": FORMAT, "layout": str(self)}
 
     @classmethod
@@ -180,138 +186,6 @@ class SwizzledLayout:
             )
         return SwizzledLayout(self.swizzle, moved)
 
-    # -- evaluation ------------------------------------------------------------------------------------------------
-
-    def apply(self, *coord: Any, shape: Sequence[Any] | None = None) -> dict[str, Any]:
-        """The base place of one element: ``{axis: sigma(offset)}``.
-
-        Raises:
-            RegionError: wrong rank or out of range.
-            UndecidedError: the offset depends on a parameter by less than the period.
-        """
-        place = self.inner.apply(*coord, shape=shape)
-        return {self.axis.name: self._permute(place.get(self.axis.name, 0))}
-
-    def places(self, *coord: Any, shape: Sequence[Any] | None = None) -> tuple[dict[str, Any], ...]:
-        """Every place of one element, replicas included.
-
-        >>> SwizzledLayout.parse("Sw<1,0,1> o S[2:1] + R[2:2]").places(0)
-        ({'m': 0}, {'m': 3})
-        """
-        name = self.axis.name
-        found = (self._permute(place.get(name, 0)) for place in self.inner.places(*coord, shape=shape))
-        return tuple({name: value} for value in found)
-
-    def table(self, shape: Sequence[int] | None = None) -> dict[str, NDArray[np.int64]]:
-        """Every element at once: one int64 array, of the given shape (flat without one)."""
-        # The canonical tile has the fewest iters to add up; with replicas it may start elsewhere.
-        plain = len(self.inner.shard) < 2 or self.inner.replica
-        tile = self.inner if plain else self.inner.canonicalize()
-        values = tile.table(shape).get(self.axis.name)
-        return {self.axis.name: self._permute_array(zeros(self.inner.size, shape) if values is None else values)}
-
-    def evaluate(self, index: ArrayLike) -> dict[str, NDArray[np.int64]]:
-        """The base places of an array of flat indices.
-
-        >>> SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").evaluate([3, 1])["m"].tolist()
-        [2, 1]
-        """
-        import numpy as np
-
-        values = self.inner.evaluate(index).get(self.axis.name)
-        return {self.axis.name: self._permute_array(np.zeros(np.shape(index), np.int64) if values is None else values)}
-
-    def explain(self, *coord: Any, shape: Sequence[Any] | None = None) -> str:
-        """Spell out how one element finds its place: the tile's digits, then the swizzle."""
-        lines = self.inner.explain(*coord, shape=shape).splitlines()
-        before = self.inner.apply(*coord, shape=shape).get(self.axis.name, 0)
-        after = self._permute(before)
-        return "\n".join([*lines[:-1], f"{self.swizzle}: {before} -> {after}", f"place: {self.axis} = {after}"])
-
-    def draw(self, shape: Sequence[int] | None = None, **options: Any) -> Picture:
-        """Draw a grid of the elements, of the places, or both: an SVG that notebooks show.
-
-        Args:
-            shape: logical extents, outermost first; the layout's own without it.
-            options: ``view``, ``by``, ``dtype``, ``width``, ``limit``, ``title`` of :func:`layoutalg.draw.draw`.
-
-        >>> SwizzledLayout.parse("Sw<1,0,1> o S[2,2]").draw().svg.count("<rect")
-        4
-        """
-        from layoutalg.draw.layout import draw
-
-        return draw(self, shape, **options)
-
-    def image(self, axis: str | Axis | None = None) -> tuple[int, ...]:
-        """Every address that some element has, replicas included, ascending."""
-        import numpy as np
-
-        self._check_axis(axis)
-        base = self.inner.table().get(self.axis.name)
-        values = zeros(self.inner.size, None) if base is None else base
-        for it in self.inner.replica:
-            values = (values[:, None] + it.stride * np.arange(it.extent)).reshape(-1)
-        return tuple(np.unique(self._permute_array(values)).tolist())
-
-    def span(self, axis: str | Axis | None = None) -> int:
-        """Distance from the least to the greatest address, plus one.
-
-        The image of a swizzle can exceed the span of the tile:
-
-        >>> SwizzledLayout.parse("Sw<1,0,1> o S[3:1]").span()
-        4
-        """
-        image = self.image(axis)
-        return image[-1] - image[0] + 1
-
-    def is_injective(self) -> bool:
-        """Whether distinct indices have disjoint sets of places: the tile's question, since swizzles are bijections."""
-        return self.inner.is_injective()
-
-    def first_collision(self) -> tuple[int, int] | None:
-        """Two indices that share a place, or None for an injective layout."""
-        return self.inner.first_collision()
-
-    def is_bijective_onto(self, box: Mapping[str, Sequence[Any]]) -> bool:
-        """Whether every place of ``{axis: (begin, end)}`` belongs to exactly one index, and every place is in it.
-
-        >>> SwizzledLayout.parse("Sw<3,3,3> o S[64,64]").is_bijective_onto({"m": (0, 4096)})
-        True
-        """
-        others = [name for name in box if name != self.axis.name and tuple(box[name]) != (0, 1)]
-        begin, end = box.get(self.axis.name, (0, 1))
-        return not others and self.image() == tuple(range(begin, end)) and self.is_injective()
-
-    def is_contiguous(self) -> bool:
-        """Whether the places fill an interval without gap, each belonging to one index."""
-        return self.span() == len(self.image()) and self.is_injective()
-
-    def _permute(self, value: Any) -> Any:
-        if is_symbolic(value) and not isinstance(value, Affine):
-            raise UndecidedError(f"{self.swizzle} of {value}: a swizzle needs numbers; substitute the symbols first")
-        if not isinstance(value, Affine):
-            return self.swizzle.apply(value)
-        period = self.swizzle.period
-        if any(coefficient % period for _, coefficient in value.terms):
-            raise UndecidedError(
-                f"{self.swizzle} of {value} depends on the parameters, which move it by no multiple of {period}; "
-                "substitute them first"
-            )
-        inside = value.const % period
-        return value + (self.swizzle.apply(inside) - inside)
-
-    def _permute_array(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        result: NDArray[np.int64]
-        if isinstance(self.swizzle, Swizzle) and values.flags.writeable:
-            result = self.swizzle.xor_in_place(values)
-        else:
-            result = self.swizzle.apply(values)
-        return result
-
-    def _check_axis(self, axis: str | Axis | None) -> None:
-        if axis is not None and Axis.get(str(axis)) is not self.axis:
-            raise AxisError(f"{self} lives on {self.axis}, not on {axis}", axis=str(axis))
-
     # -- canonical form and equality -------------------------------------------------------------------------------
 
     def canonicalize(self) -> SwizzledLayout:
@@ -336,7 +210,11 @@ class SwizzledLayout:
         return self.difference(other) is None
 
     def difference(self, other: SwizzledLayout | TileLayout) -> tuple[int | None, str] | None:
-        """None for equivalent layouts, else the first index that differs, and both places in words."""
+        """None for equivalent layouts, else the first index that differs, and both places in words.
+
+        >>> SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").difference(TileLayout.parse("S[4:1]"))
+        (2, 'index 2: m = 3 against m = 2')
+        """
         from layoutalg.algebra import swizzling
 
         if not isinstance(other, SwizzledLayout | TileLayout):
@@ -378,12 +256,20 @@ class SwizzledLayout:
         return twin
 
     def group(self, shape: Sequence[Any]) -> tuple[SwizzledLayout, tuple[int, ...]]:
-        """Split the tile's iters by a shape; see :meth:`TileLayout.group`."""
+        """Split the tile's iters by a shape; see :meth:`TileLayout.group`.
+
+        >>> print(*SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").group((2, 2)))
+        Sw<1,0,1> o S[(2,2):(2,1)] (0, 1, 2)
+        """
         tile, seps = self.inner.group(shape)
         return self._with(tile), seps
 
     def regroup(self, extents: Sequence[Any]) -> SwizzledLayout:
-        """Rewrite the tile with exactly one iter per extent; see :meth:`TileLayout.regroup`."""
+        """Rewrite the tile with exactly one iter per extent; see :meth:`TileLayout.regroup`.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").regroup((2, 2)))
+        Sw<1,0,1> o S[(2,2):(2,1)]
+        """
         return self._with(self.inner.regroup(extents))
 
     def slice(self, shape: Sequence[Any], region: Sequence[Any]) -> SwizzledLayout:
@@ -394,6 +280,9 @@ class SwizzledLayout:
         Raises:
             RegionError: the box is empty, has the wrong rank or leaves ``shape``.
             NotExpressibleError: no tile has these values under this swizzle.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").slice((4,), ((1, 3),)))
+        Sw<1,0,1> o S[2:1] + 1
         """
         return self._with(self.inner.slice(shape, region))
 
@@ -428,28 +317,52 @@ class SwizzledLayout:
         return SwizzledLayout(recast(self.swizzle, 1, n), self.inner.pack(n, axis=self.axis))
 
     def group_many(self, shapes: Sequence[Sequence[Any]]) -> tuple[SwizzledLayout, tuple[tuple[int, ...], ...]]:
-        """Split the tile's iters to the common refinement of several shapes; see :meth:`TileLayout.group_many`."""
+        """Split the tile's iters to the common refinement of several shapes; see :meth:`TileLayout.group_many`.
+
+        >>> print(*SwizzledLayout.parse("Sw<1,0,1> o S[8:1]").group_many([(2, 4), (4, 2)]))
+        Sw<1,0,1> o S[(2,2,2):(4,2,1)] ((0, 1, 3), (0, 2, 3))
+        """
         tile, seps = self.inner.group_many(shapes)
         return self._with(tile), seps
 
     def permute_iters(self, order: Sequence[int]) -> SwizzledLayout:
-        """Reorder the tile's iters."""
+        """Reorder the tile's iters.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[2,4]").permute_iters((1, 0)))
+        Sw<1,0,1> o S[(4,2):(1,4)]
+        """
         return self._with(self.inner.permute_iters(order))
 
     def permute_groups(self, seps: Sequence[int], order: Sequence[int]) -> SwizzledLayout:
-        """Reorder groups of the tile's iters, ``seps`` as returned by :meth:`group`."""
+        """Reorder groups of the tile's iters, ``seps`` as returned by :meth:`group`.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[2,2,4]").permute_groups((0, 2, 3), (1, 0)))
+        Sw<1,0,1> o S[(4,2,2):(1,8,4)]
+        """
         return self._with(self.inner.permute_groups(seps, order))
 
     def broadcast(self, n: int, position: int = 0) -> SwizzledLayout:
-        """Insert a digit of extent n that moves nothing."""
+        """Insert a digit of extent n that moves nothing.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").broadcast(2))
+        Sw<1,0,1> o S[(2,4):(0,1)]
+        """
         return self._with(self.inner.broadcast(n, position, self.axis))
 
     def storage(self) -> SwizzledLayout:
-        """The memory axes only: the layout itself."""
+        """The memory axes only: the layout itself.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").storage())
+        Sw<1,0,1> o S[4:1]
+        """
         return self
 
     def direct_sum(self, left: TileLayout, left_shape: Sequence[int], right_shape: Sequence[int]) -> SwizzledLayout:
-        """Interleave domains ``[A0, B0, A1, B1, ...]``; addresses add up before the swizzle: ``sigma(A(a) + B(b))``."""
+        """Interleave domains ``[A0, B0, A1, B1, ...]``; addresses add up before the swizzle: ``sigma(A(a) + B(b))``.
+
+        >>> print(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]").direct_sum(TileLayout.parse("S[2:8]"), (2,), (4,)))
+        Sw<1,0,1> o S[(2,4):(8,1)]
+        """
         return SwizzledLayout(self.swizzle, self.inner.direct_sum(left, left_shape, right_shape))
 
     def tile(self, outer: TileLayout, outer_shape: Sequence[int], inner_shape: Sequence[int]) -> SwizzledLayout:

@@ -17,6 +17,7 @@ from layoutalg.errors import NotExpressibleError
 from layoutalg.index import flatten
 from layoutalg.swizzle import Swizzle
 from layoutalg.swizzled import Permutation, SwizzledLayout
+from layoutalg.swizzled_points import SwizzledPoints
 from layoutalg.tile import TileLayout
 from verify.explore import holds
 from verify.laws.core import Law
@@ -277,7 +278,7 @@ def _laws() -> Iterator[Law]:
         members=_tilings,
         run=_run_tiling,
         judge=_judge_tiling,
-        mutants={"the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledLayout)]},
+        mutants={"the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledPoints)]},
     )
     yield exhaustive(
         "swizzled.places",
@@ -297,7 +298,7 @@ def _laws() -> Iterator[Law]:
         run=_run_image,
         judge=_judge_image,
         mutants={
-            "the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledLayout)],
+            "the span before the swizzle": [Patch(SwizzledLayout.span, _span_of_tile, SwizzledPoints)],
             "the tile for the plain form": [Patch(SwizzledLayout.as_tile, lambda x: x.inner, SwizzledLayout)],
         },
     )
