@@ -124,6 +124,7 @@ class Accesses:
             self.record(place, size * effect.count, step, group, addresses, write=False)
             for index, column in enumerate(columns):
                 column[place.rows] = place.region.gather(place.positions + index * size, effect.width)
+        self.tell(step, group, addresses, size, columns)
         for (register, _), column in zip(self.machine.results(step), columns, strict=True):
             if register is not None:
                 value = self.machine.widened(column, register, signed=effect.signed)
@@ -155,6 +156,13 @@ class Accesses:
             self.record(place, size * effect.count, step, group, addresses, write=True)
             for index, value in enumerate(values):
                 place.region.scatter(place.positions + index * size, value[place.rows], effect.width)
+        self.tell(step, group, addresses, size, values)
+
+    def tell(self, step: Step, group: Group, addresses: Addresses, size: int, values: list[Array]) -> None:
+        """Tell whoever watches the machine."""
+        if self.machine.observers:
+            places = addresses[:, None] + np.arange(len(values), dtype=np.uint64) * np.uint64(size)
+            self.machine.tell(step, group.rows, places, values)
 
     def writable(self, region: Region, step: Step, group: Group, addresses: Addresses, place: Place) -> None:
         if region.mode == "r":

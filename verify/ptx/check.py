@@ -21,10 +21,12 @@ from layoutalg.errors import LayoutError
 from verify.ptx.concrete import Buffer, Result, run
 from verify.ptx.errors import Finding, PtxError
 from verify.ptx.expect import Expectation, decode, expectations, planes
+from verify.ptx.machine import Observer
+from verify.ptx.ops_base import Store
 from verify.ptx.parse import WIDTHS
-from verify.ptx.program import Program
+from verify.ptx.program import Program, Step
 from verify.ptx.resolve import load
-from verify.ptx.statistics import Phase
+from verify.ptx.statistics import InstructionCount, Phase
 from verify.ptx.tree import Module
 from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
 
@@ -102,6 +104,7 @@ class _Runs:
         self.finding: tuple[Finding, _Setting] | None = None
         self.wrong: dict[str, Any] | None = None
         self.phases: tuple[Phase, ...] = ()
+        self.instructions: tuple[InstructionCount, ...] = ()
         self.sampled = False
         self.starts: dict[str, int] = {}
         """Number of the first byte of each input: no two bytes of all inputs have the same number."""
@@ -165,12 +168,14 @@ class _Runs:
                 self.finding = (result.findings[0], setting)
                 return
             if trace and digit == 0:
-                self.phases = result.phases
+                self.phases, self.instructions = result.phases, result.instructions
             results.append(result)
         for expectation in self.wanted:
             self.wrong = self.wrong or self._compare(expectation, results, setting)
 
-    def _run(self, setting: _Setting, plane: NDArray[np.uint8], *, trace: bool) -> Result:
+    def _run(
+        self, setting: _Setting, plane: NDArray[np.uint8], *, trace: bool = False, observer: Observer | None = None
+    ) -> Result:
         bases, scalars = iter(setting.bases), iter(setting.scalars)
         params: list[Buffer | int | bytes] = []
         for p in self.claim.params:
@@ -194,6 +199,7 @@ class _Runs:
             max_steps=self.max_steps,
             trace=trace,
             check=False,
+            observer=observer,
         )
 
     def _compare(self, expectation: Expectation, results: Sequence[Result], setting: _Setting) -> dict[str, Any] | None:
@@ -234,8 +240,26 @@ class _Runs:
             "found": got,
             "address": hex(setting.bases[index] + byte),
             "written by": "nobody" if writer is None else f"block {writer[0]}, thread {writer[1]}",
+            **({} if writer is None else self._writing_step(setting, setting.bases[index] + byte)),
             "scalars": setting.scalars,
         }
+
+    def _writing_step(self, setting: _Setting, address: int) -> dict[str, Any]:
+        """The store that wrote an address of global memory last: its lines and its text."""
+        last: list[Step] = []
+
+        def watch(step: Step, _: NDArray[np.int64], places: NDArray[Any], __: NDArray[Any]) -> None:
+            effect = step.operation.effect
+            if isinstance(effect, Store) and effect.space in ("", "global"):
+                distance = np.uint64(address) - places.astype(np.uint64)
+                if (distance < np.uint64(effect.width // 8)).any():
+                    last[:] = [step]
+
+        self._run(setting, planes(self._input_size())[0], observer=watch)
+        self.count -= 1  # it tells nothing new
+        step = last[0]
+        source = {} if step.source is None else {"source": step.source}
+        return {"PTX line": step.line, "instruction": step.text, **source}
 
     def _name_of(self, number: int) -> str:
         """The input byte with a number, in words."""
@@ -303,11 +327,20 @@ class _Runs:
         for (group, epoch), cost in pure.items():
             if cost != (promise.wavefronts, promise.excess):
                 found = f"{cost[0]} wavefronts, {cost[1]} in excess"
-                return {"found": found, "warp": group * warps, "barriers before": epoch}
+                return {"found": found, "warp": group * warps, "barriers before": epoch, **self._costly(op)}
         expected = sum(1 for move in self.claim.moves for _ in move.assignments())
         if len(pure) != expected:
-            return {"found": f"{len(pure)} phases of {op}", "expected phases": expected}
+            return {"found": f"{len(pure)} phases of {op}", "expected phases": expected, **self._costly(op)}
         return None
+
+    def _costly(self, op: str) -> dict[str, Any]:
+        """The instruction of a kind that has the most bank conflicts, or else costs most."""
+        rows = [row for row in self.instructions if row.opcode.startswith(op)]
+        if not rows:
+            return {}
+        worst = max(rows, key=lambda row: (row.excess, row.wavefronts))
+        source = {} if worst.source is None else {"source": worst.source}
+        return {"PTX line": worst.line, "instruction": worst.opcode, **source}
 
 
 def _cost(promise: BankPromise) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from verify.ptx.accesses import Accesses
 from verify.ptx.errors import Finding, FindingError, PtxError
 from verify.ptx.launch import Dim, Lanes, Launch
-from verify.ptx.machine import Machine
+from verify.ptx.machine import Machine, Observer
 from verify.ptx.memory import Buffer, Memory, Region
 from verify.ptx.ops_base import AsyncCopy, Load, Store, TmemAlloc
 from verify.ptx.parse import WIDTHS
@@ -89,6 +89,7 @@ def run(
     max_steps: int = 10_000_000,
     trace: bool = False,
     check: bool = True,
+    observer: Observer | None = None,
 ) -> Result:
     """Run a kernel of a module over a whole grid.
 
@@ -105,6 +106,8 @@ def run(
         max_steps: bound on the steps of any group of blocks.
         trace: keep bank costs per warp and barrier interval (``Result.phases``).
         check: raise a finding instead of returning it.
+        observer: told of every access to memory: the step, and per thread its stamp (thread in the grid and barriers
+            passed, see :mod:`verify.ptx.shadow`), the places and the values of its elements.
 
     Raises:
         PtxError: the launch does not fit the kernel, or something is not supported.
@@ -141,6 +144,7 @@ def run(
             lanes = Lanes(launch, first, min(count, launch.blocks - first))
             memory.renew(lanes.count, lanes.size)
             machine = Machine(program, lanes, memory, words, statistics)
+            machine.observers += [observer] if observer else []
             accesses = Accesses(machine)
             WarpInstructions(machine, elect_last=elect_last)
             AsyncCopies(machine, accesses)

@@ -7,7 +7,7 @@ one gives a different result is what the race records (:mod:`verify.ptx.shadow`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,12 @@ from verify.ptx.program import Constant, ParamRef, Program, Register, Special, S
 from verify.ptx.shadow import WARP_STEP, next_block_epoch
 from verify.ptx.statistics import Statistics
 
-__all__ = ["Group", "Machine"]
+__all__ = ["Group", "Machine", "Observer"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
+
+Observer = Callable[[Step, NDArray[np.int64], Array, Array], None]
 
 _WARP_WIDE = WarpBarrier | Elect | Shuffle | TmemAlloc | TmemDealloc | TmemRelinquish | TmemLoad | TmemStore | TmemWait
 
@@ -104,6 +106,8 @@ class Machine:
         self.record_hooks: list[Callable[[Step, Group], None]] = []
         """Called before an access to memory that others may write, or read what this thread writes."""
         self.end_hooks: list[Callable[[], None]] = []
+        self.observers: list[Observer] = []
+        """Told of every access: its step, and per lane the stamp, the places and the values of its elements."""
         self.warnings: dict[str, None] = {}
         self.taints: dict[str, NDArray[np.int64]] = {}
         self.at = 0
@@ -122,6 +126,17 @@ class Machine:
     def refuse(self, reason: str, step: Step) -> PtxError:
         """An error: the step is understood, but not what it is used for."""
         return PtxError(f"{reason}: {step.text}", file=self.program.file, line=step.line)
+
+    def tell(self, step: Step, rows: NDArray[np.int64], places: Array, values: Sequence[Array] | Array) -> None:
+        """Tell the observers of an access: ``places`` is lanes x elements, ``values`` one array per element."""
+        for observer in self.observers:
+            observer(step, self.stamps[rows], places, np.stack(list(values), axis=1))
+
+    def tell_order(self, step: Step, group: Group) -> None:
+        """Tell the observers of a wait or a fence, which have no places."""
+        nothing = np.zeros((len(group.rows), 0), dtype=np.int64)
+        for observer in self.observers:
+            observer(step, self.stamps[group.rows], nothing, nothing)
 
     def warn(self, step: Step, message: str) -> None:
         """Note a doubtful point."""

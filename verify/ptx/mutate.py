@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from verify.ptx.ops import lookup
-from verify.ptx.ops_base import BlockBarrier, Compute, Load, Store, WarpBarrier
+from verify.ptx.ops_base import (
+    BlockBarrier,
+    Compute,
+    Load,
+    Store,
+    TmemAlloc,
+    TmemDealloc,
+    TmemFence,
+    TmemLoad,
+    TmemStore,
+    TmemWait,
+    WarpBarrier,
+)
 from verify.ptx.tree import Address, Block, Entry, Immediate, Instruction, Module, Name, Operand, Statement, Vector
 
 __all__ = ["OPERATORS", "Mutant", "mutants"]
@@ -33,7 +45,7 @@ class Mutant:
 
 
 def mutants(module: Module, entry: str | None = None) -> Iterator[Mutant]:
-    """Every mutant of a kernel: each operator at each instruction that it applies to.
+    """Every mutant of a kernel: each operator at each instruction that it applies to, and tables changed.
 
     >>> from verify.ptx.parse import parse
     >>> module = parse('''
@@ -58,6 +70,19 @@ def mutants(module: Module, entry: str | None = None) -> Iterator[Mutant]:
             for changed in operator(body, position):
                 if changed is not body and changed != body:
                     yield _mutant(module, kernel, name, statement, body, changed)
+    yield from _changed_tables(module)
+
+
+def _changed_tables(module: Module) -> Iterator[Mutant]:
+    """One element of an initialised table of the module changed; of long tables 256 elements evenly."""
+    for number, variable in enumerate(module.variables):
+        values = variable.init or ()
+        for index in range(0, len(values), max(1, len(values) // 256)):
+            value = values[index]
+            init = (*values[:index], value ^ 1, *values[index + 1 :])
+            tables = (*module.variables[:number], replace(variable, init=init), *module.variables[number + 1 :])
+            change = f"{variable.name}[{index}] = {value} -> {value ^ 1}"
+            yield Mutant("changed constant", variable.line, change, replace(module, variables=tables))
 
 
 def _flat(block: Block) -> tuple[Statement, ...]:
@@ -161,7 +186,8 @@ def _other_operation(body: Body, position: int) -> Iterator[Body]:
 
 
 def _dropped_barrier(body: Body, position: int) -> Iterator[Body]:
-    if isinstance(_effect(_at(body, position)), BlockBarrier | WarpBarrier):
+    """A barrier, or for tensor memory a wait or a fence, is left out."""
+    if isinstance(_effect(_at(body, position)), BlockBarrier | WarpBarrier | TmemWait | TmemFence):
         yield _with(body, position)
 
 
@@ -181,13 +207,25 @@ def _wrong_predicate(body: Body, position: int) -> Iterator[Body]:
         yield _with(body, position, replace(instruction, predicate=guard))
 
 
+#: Instructions whose sources must not be exchanged.
+_ORDERED = ("sub", "shl", "shr", "div", "rem", "prmt", "shf", "selp", "setp", "bfi")
+
+
+def _is_ordered(opcode: str) -> bool:
+    """Whether exchanging two sources changes the result and gives PTX: amounts of 64-bit shifts have 32 bits."""
+    return opcode.split(".")[0] in _ORDERED and not (opcode.startswith("sh") and opcode.endswith("64"))
+
+
 def _swapped_registers(body: Body, position: int) -> Iterator[Body]:
     """Two source registers exchanged; the value of a store taken from the next store."""
     instruction = _at(body, position)
     effect = _effect(instruction)
     operands = instruction.operands
-    if isinstance(effect, Compute) and len(operands) >= 3 and instruction.opcode.split(".")[0] in ("sub", "shl", "mad"):
-        yield _with(body, position, replace(instruction, operands=(operands[0], *reversed(operands[1:]))))
+    if isinstance(effect, Compute) and len(operands) >= 3 and _is_ordered(instruction.opcode):
+        swapped = (operands[0], operands[2], operands[1], *operands[3:])
+        yield _with(body, position, replace(instruction, operands=swapped))
+    if instruction.opcode.startswith("mad.lo"):
+        yield _with(body, position, replace(instruction, operands=(*operands[:2], operands[3], operands[2])))
     for index, operand in enumerate(operands):
         if isinstance(operand, Vector) and len(operand.items) > 1:
             yield _operand(body, position, index, Vector((operand.items[1], operand.items[0], *operand.items[2:])))
@@ -208,21 +246,28 @@ def _next(body: Body, position: int, effect: type) -> int | None:
 
 
 def _shifted_base(body: Body, position: int) -> Iterator[Body]:
+    """An address one access further, one back, one byte off; in tensor memory one column, half a slab or a slab."""
     instruction = _at(body, position)
     effect = _effect(instruction)
-    if not isinstance(effect, Load | Store) or effect.space == "param":
+    if isinstance(effect, TmemLoad | TmemStore):
+        steps = [1, -1, 16 << 16, 32 << 16]
+    elif isinstance(effect, Load | Store) and effect.space != "param":
+        size = effect.width // 8 * effect.count
+        steps = [size, -size, *([1] if size > 1 else [])]
+    else:
         return
-    size = effect.width // 8 * effect.count
     for index, operand in enumerate(instruction.operands):
         if isinstance(operand, Address):
-            yield _operand(body, position, index, replace(operand, offset=operand.offset + size))
-            yield _operand(body, position, index, replace(operand, offset=operand.offset - size))
-            yield _operand(body, position, index, replace(operand, offset=operand.offset + 1))
+            for step in steps:
+                yield _operand(body, position, index, replace(operand, offset=operand.offset + step))
 
 
 def _wrong_width(body: Body, position: int) -> Iterator[Body]:
+    """Half the bits of an element, or half the elements; of tensor memory half the columns, or halves of words."""
     instruction = _at(body, position)
     effect = _effect(instruction)
+    if isinstance(effect, TmemLoad | TmemStore):
+        yield from _other_transfer(body, position, effect)
     if not isinstance(effect, Load | Store) or effect.space == "param":
         return
     head, _, type_ = instruction.opcode.rpartition(".")
@@ -230,27 +275,46 @@ def _wrong_width(body: Body, position: int) -> Iterator[Body]:
     if effect.count == 1 and type_ in narrower:
         yield _with(body, position, replace(instruction, opcode=f"{head}.{narrower[type_]}"))
     for index, operand in enumerate(instruction.operands):
-        if isinstance(operand, Vector) and effect.count == 4:
-            opcode = instruction.opcode.replace(".v4", ".v2")
-            shorter = _operand(body, position, index, Vector(operand.items[:2]))
+        if isinstance(operand, Vector) and effect.count > 1:
+            half = effect.count // 2
+            kept: Operand = Vector(operand.items[:half]) if half > 1 else operand.items[0]
+            opcode = instruction.opcode.replace(f".v{effect.count}", f".v{half}" if half > 1 else "")
+            shorter = _operand(body, position, index, kept)
+            yield _with(shorter, position, replace(_at(shorter, position), opcode=opcode))
+
+
+def _other_transfer(body: Body, position: int, effect: TmemLoad | TmemStore) -> Iterator[Body]:
+    instruction = _at(body, position)
+    pack = ".pack::16b" if isinstance(effect, TmemLoad) else ".unpack::16b"
+    plain = instruction.opcode.replace(pack, "")
+    other = plain if effect.packed else plain.removesuffix(".b32") + f"{pack}.b32"
+    yield _with(body, position, replace(instruction, opcode=other))
+    for index, operand in enumerate(instruction.operands):
+        if isinstance(operand, Vector) and effect.repeat > 1:
+            half = effect.repeat // 2
+            opcode = instruction.opcode.replace(f".x{effect.repeat}.", f".x{half}.")
+            shorter = _operand(body, position, index, Vector(operand.items[: len(operand.items) // 2]))
             yield _with(shorter, position, replace(_at(shorter, position), opcode=opcode))
 
 
 def _dropped_access(body: Body, position: int) -> Iterator[Body]:
+    """An access, an allocation or its end is left out."""
     effect = _effect(_at(body, position))
-    if isinstance(effect, Load | Store) and effect.space != "param":
+    if isinstance(effect, TmemLoad | TmemStore | TmemAlloc | TmemDealloc) or (
+        isinstance(effect, Load | Store) and effect.space != "param"
+    ):
         yield _with(body, position)
 
 
 def _moved_store(body: Body, position: int) -> Iterator[Body]:
-    """A store taken past the next barrier, or before the previous one."""
+    """A store (or the end of an allocation) taken past the next barrier or wait, or before the previous one."""
     instruction = _at(body, position)
-    if not isinstance(_effect(instruction), Store):
+    if not isinstance(_effect(instruction), Store | TmemStore | TmemDealloc):
         return
     barriers = [
         index
         for index, statement in enumerate(body)
-        if isinstance(statement, Instruction) and isinstance(_effect(statement), BlockBarrier | WarpBarrier)
+        if isinstance(statement, Instruction) and isinstance(_effect(statement), BlockBarrier | WarpBarrier | TmemWait)
     ]
     after = next((index for index in barriers if index > position), None)
     before = next((index for index in reversed(barriers) if index < position), None)
@@ -261,14 +325,17 @@ def _moved_store(body: Body, position: int) -> Iterator[Body]:
 
 
 def _repeated_write(body: Body, position: int) -> Iterator[Body]:
-    """A second store of the same value, one access further."""
+    """A second store of the same value, one access further; a second allocation or end of one."""
     instruction = _at(body, position)
     effect = _effect(instruction)
-    if not isinstance(effect, Store):
+    if isinstance(effect, TmemAlloc | TmemDealloc):
+        yield _with(body, position, instruction, instruction)
+    if not isinstance(effect, Store | TmemStore):
         return
     address = instruction.operands[0]
     assert isinstance(address, Address)
-    further = replace(address, offset=address.offset + effect.width // 8 * effect.count)
+    size = effect.width // 8 * effect.count if isinstance(effect, Store) else effect.repeat
+    further = replace(address, offset=address.offset + size)
     extra = replace(instruction, operands=(further, *instruction.operands[1:]))
     yield _with(body, position, instruction, extra)
 

@@ -360,6 +360,7 @@ class TensorMemory:
         value = words[..., 0]
         if effect.packed:
             value = (words[..., 0] & np.uint32(0xFFFF)) | (words[..., 1] << np.uint32(16))
+        self.tell(step, access, value)
         self._keep(value, step, group)
 
     def _keep(self, value: Array, step: Step, group: Group) -> None:
@@ -396,6 +397,14 @@ class TensorMemory:
         else:
             self.data[access.cells[..., 0]] = table
             self.defined[access.cells] = _BOTH
+        self.tell(step, access, table)
+
+    def tell(self, step: Step, access: _Access, values: Array) -> None:
+        """Tell whoever watches the machine; ``values`` is warps x threads x registers."""
+        if self.machine.observers:
+            rows = (32 * access.warps[:, None] + np.arange(32)).reshape(-1)
+            words = values.reshape(len(rows), -1)
+            self.machine.tell(step, rows, access.cells.reshape(len(rows), -1), list(words.T))
 
     # --- waiting ----------------------------------------------------------------------------------------------
 
@@ -403,6 +412,7 @@ class TensorMemory:
         effect = step.operation.effect
         assert isinstance(effect, TmemWait)
         warps = self.warps(step, group)
+        self.machine.tell_order(step, group)
         flights = self.stores if effect.stores else self.loads
         kept = []
         for flight in flights:
@@ -447,6 +457,7 @@ class TensorMemory:
     def fence(self, step: Step, group: Group) -> None:
         effect = step.operation.effect
         assert isinstance(effect, TmemFence)
+        self.machine.tell_order(step, group)
         warps = np.flatnonzero(group.mask.reshape(-1, 32).any(axis=1))
         (self.unfenced if effect.before else self.unordered)[warps] = False
 
