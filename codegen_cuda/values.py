@@ -240,6 +240,9 @@ class Combination:
 
     def text(self) -> str:
         """Return the spelling in C."""
+        decided = self.decide()
+        if decided is not None:
+            return "true" if decided else "false"
         return f" {self.symbol} ".join(part.text() for part in self.parts if part.decide() is None)
 
     def __str__(self) -> str:

@@ -156,6 +156,7 @@ def test_guards_combine_and_leave_out_what_is_decided():
     assert (any_of(never, sure).decide(), all_of(sure, never).decide(), any_of(never).decide()) == (True, False, False)
     assert str(any_of(never, open_one)) == "tx < 5"
     assert str(all_of(open_one, sure, other)) == "tx < 5 && tx < 9"
+    assert (str(all_of()), str(any_of(never))) == ("true", "false")
     either = If(any_of(open_one, compare(x, "==", 7)), (Store(B[x], A[x]),), (Store(B[x], 0),))
     body = Body("k", (A, B), [TX, either], threads=64)
     data = np.arange(100, 164, dtype=np.uint32)
