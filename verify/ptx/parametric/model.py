@@ -85,6 +85,7 @@ class Model:
             self.accesses,
             threads=self.setting.threads,
             dynamic=family.dynamic_shared_bytes,
+            width=family.width,
         )
         self.places = {
             m.output: (m, self.setting.places(m.source), self.setting.places(m.destination)) for m in self.moves()
@@ -149,8 +150,12 @@ class Model:
                     yield from self._leaves(chosen, (*conditions, condition))
                 return
         first = row[0]
-        whole = isinstance(first, Byte) and all(
-            isinstance(b, Byte) and b.name == first.name and b.index == first.index + i for i, b in enumerate(row)
+        whole = (
+            len(row) == self.family.width
+            and isinstance(first, Byte)
+            and all(
+                isinstance(b, Byte) and b.name == first.name and b.index == first.index + i for i, b in enumerate(row)
+            )
         )
         if whole and isinstance(first, Byte) and first.name.startswith("data!"):
             access = self.accesses[int(first.name.removeprefix("data!"))]

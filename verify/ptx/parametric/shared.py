@@ -60,13 +60,15 @@ class SharedMemory:
     """The shared accesses of a kernel.
 
     Raises:
-        PtxError: an address depends on more than the thread index.
+        PtxError: an address depends on more than the thread index, or part of an element is accessed.
     """
 
     def __init__(
-        self, program: Program, facts: Facts, accesses: tuple[Access, ...], *, threads: int, dynamic: int
+        self, program: Program, facts: Facts, accesses: tuple[Access, ...], *, threads: int, dynamic: int, width: int
     ) -> None:
-        self.program, self.facts, self.threads, self.dynamic = program, facts, threads, dynamic
+        self.program, self.facts, self.threads, self.dynamic, self.width = program, facts, threads, dynamic, width
+        if sum(variable.count is None for variable in program.variables if variable.space == "shared") > 1:
+            raise PtxError("several names for the dynamic shared memory, which is one", file=program.file)
         self.spots = {a.number: self._spot(a) for a in accesses if a.space == "shared"}
 
     def _spot(self, access: Access) -> Spot:
@@ -74,6 +76,10 @@ class SharedMemory:
         base = self.facts.atoms.get(names[0]) if len(names) == 1 else None
         offset = access.address - Poly({(names[0],): 1}, self.facts) if base is not None else access.address
         table = self.facts.table(offset)
+        if access.size % self.width:
+            # Elements are followed whole, so that a store of a half cannot pass for a store of the whole.
+            reason = f"part of an element of {self.width} bytes is accessed: {access.step.text}"
+            raise PtxError(reason, file=self.program.file, line=access.step.line)
         if base is None or table is None:
             strange = sorted(n for n in offset.atoms if self.facts.atoms[n].table is None)
             made_of = ", ".join(strange) or "no variable"
