@@ -97,7 +97,11 @@ class F2Map:
 
     @classmethod
     def identity(cls, bits: int) -> F2Map:
-        """The map of ``bits`` bits that changes nothing."""
+        """The map of ``bits`` bits that changes nothing.
+
+        >>> F2Map.identity(3).columns
+        (1, 2, 4)
+        """
         return cls(tuple(1 << bit for bit in range(bits)))
 
     @classmethod
@@ -288,7 +292,11 @@ class F2Map:
         return reduced(found)
 
     def image(self) -> tuple[int, ...]:
-        """A basis of the outputs, reduced."""
+        """A basis of the outputs, reduced.
+
+        >>> F2Map((3, 5, 6)).image()
+        (3, 5)
+        """
         return reduced(self.columns)
 
     def restrict(self, vectors: Iterable[int]) -> tuple[int, ...]:

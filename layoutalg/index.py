@@ -87,8 +87,8 @@ class Affine(Term):
     def bounds(self) -> tuple[int, int]:
         """Return the least and the greatest value, both attained.
 
-        >>> bounds(4), bounds(3 * Param("s", 0, 4) - 1)
-        ((4, 4), (-1, 8))
+        >>> (3 * Param("s", 0, 4) - 1).bounds()
+        (-1, 8)
         """
         low = high = self.const
         for param, c in self.terms:
@@ -256,6 +256,9 @@ def bounds(value: Number) -> tuple[int, int]:
 
     Raises:
         UndecidedError: the value is some other symbolic number.
+
+    >>> bounds(4), bounds(3 * Param("s", 0, 4) - 1)
+    ((4, 4), (-1, 8))
     """
     if type(value) is int:
         return value, value

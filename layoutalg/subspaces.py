@@ -27,13 +27,22 @@ class Span:
             self.add(vector)
 
     def reduce(self, vector: int) -> int:
-        """The smallest vector that differs from the given one by a member; 0 exactly for members."""
+        """The smallest vector that differs from the given one by a member; 0 exactly for members.
+
+        >>> Span([4, 6]).reduce(7), Span([4, 6]).reduce(2)
+        (1, 0)
+        """
         for other in self.basis:
             vector = min(vector, vector ^ other)
         return vector
 
     def add(self, vector: int) -> bool:
-        """Enlarge the span; says whether it grew."""
+        """Enlarge the span; says whether it grew.
+
+        >>> span = Span([1, 2])
+        >>> span.add(3), span.add(4)
+        (False, True)
+        """
         rest = self.reduce(vector)
         if rest:
             self.basis.append(rest)
@@ -41,7 +50,12 @@ class Span:
         return bool(rest)
 
     def copy(self) -> Span:
-        """An independent twin."""
+        """An independent twin.
+
+        >>> span = Span([1])
+        >>> span.copy().add(2), span.basis
+        (True, [1])
+        """
         twin = Span()
         twin.basis = list(self.basis)
         return twin

@@ -1,7 +1,12 @@
 """Layouts read as functions from indices to addresses: the common ground of composition and inverses.
 
-The operations there are about one number in and one number out, so an operand lives on one memory axis and its
-numbers are ints.  What an operand may not have is refused here, with one message each.
+CuTe reads a layout as a function of one integer with integer values.  Ours is one when it moves on a single axis:
+``S[(2,3):(10,1)]`` is i -> 0 1 2 10 11 12, its *image* are those six numbers, and its *cosize* is 13, one more than the
+largest.  Composition puts one such function into another, A(B(i)); then B's values are indices of A, so B lives on a
+memory axis, has neither replicas nor negative values, and its numbers are ints.
+
+The digit order is ours (the last iter is the fastest); it does not change what the function is, only how it is written.
+What an operand may not have is refused here, with one message each.
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 A layout determines two things (see :mod:`layoutalg.algebra.canonical`): the map D(n) - D(0) of its shard, and the set
 O + R.  So layouts are equal exactly when their canonical shards are, and their sets are.  Per axis, positive strides
 and merged progressions usually settle the set at once; only where several progressions remain is it listed.
+
+*The first difference* of two maps needs no table either.  Let e and f be the last extents of two canonical shards.
+Where their strides or axes differ, so do the maps at index 1.  Where e < f, the first run of one ends at index e and
+that of the other goes on; the neighbour does not continue the run, or the two would have merged.  Where e = f, the maps
+of the outer digits decide, and an index u of theirs is the index u*e.  For example
+
+    S[(4,8):(8,1)] = S[32:1]  and  S[(4,8):(9,1)]    agree up to index 7; at 8 they say 8 and 9.
 """
 
 from __future__ import annotations

@@ -1,8 +1,14 @@
 """Evaluating a whole layout at once with numpy.
 
 A layout's table is a sum of outer products, so it is built by broadcasting one ``arange`` per iter and never touches
-an element in Python.  Extreme values are known from the strides beforehand: a table that would not fit int64 is
-refused, not wrapped.
+an element in Python.  ``S[(2,3):(10,1)] + 5`` is
+
+    [[0], [10]] + [[5, 6, 7]] = [[5, 6, 7], [15, 16, 17]],  read row by row.
+
+A batch of indices is split digit by digit instead, by masks and shifts where an extent is a power of two.
+
+Extreme values are known from the strides beforehand: each iter adds between 0 and ``(e - 1)*s``.  A table that would
+not fit int64 is refused, not wrapped.  Sums in between may wrap: arithmetic modulo 2^64 is exact where the result fits.
 """
 
 from __future__ import annotations

@@ -228,7 +228,11 @@ def _seps_of(places: list[int], marks: list[int], starts: list[int]) -> tuple[in
 
 
 def split_at(iters: Iters, inner_size: int) -> tuple[Iters, Iters] | None:
-    """Cut a list of iters into an outer and an inner part of the given size, or None where no boundary is."""
+    """Cut a list of iters into an outer and an inner part of the given size, or None where no boundary is.
+
+    >>> split_at((Iter(2, 10, m), Iter(4, 1, m)), 2), split_at((Iter(2, 10, m), Iter(4, 1, m)), 3)
+    (((2:10, 2:2), (2:1,)), None)
+    """
     inner: list[Iter] = []
     outer = list(iters)
     while inner_size != 1:

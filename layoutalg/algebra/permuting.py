@@ -2,6 +2,11 @@
 
 Reordering the digits of a layout reorders its dimensions and nothing else: with ``(4:8, 8:1)`` as a (4, 8) tensor,
 ``(8:1, 4:8)`` is the (8, 4) tensor whose element (j, i) lives where (i, j) did.
+
+A dimension may have several digits.  They move together, in their own order: ``(2:32, 4:1, 8:4)`` as a (2, 32) tensor
+has the groups (2:32) and (4:1, 8:4), and transposed it is ``(4:1, 8:4, 2:32)``, a (32, 2) tensor.  So to permute
+dimensions is to group by the shape first (:mod:`layoutalg.algebra.grouping`) and then to reorder the groups.  No place
+changes, so replicas and offset stay, and every permutation of the dimensions is expressible once the shape groups.
 """
 
 from __future__ import annotations

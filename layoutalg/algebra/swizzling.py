@@ -1,4 +1,19 @@
-"""What is not simply done before the swizzle: tiling a swizzled layout, and comparing two of them."""
+"""What is not simply done before the swizzle: tiling a swizzled layout, and comparing two of them.
+
+A swizzled layout is sigma(tile(n)), sigma being a bijection of addresses.  Whatever only chooses, orders or groups
+elements is done to the tile, before sigma: a slice keeps its begin as an offset inside.  Two questions are different,
+because they add to the *swizzled* address.
+
+*Moving.*  sigma repeats its pattern every ``period`` P addresses, so ``sigma(x) + k*P = sigma(x + k*P)``, and no other
+distance passes through sigma for every x.  Sw<1,0,1> has P = 4 and maps 0 1 2 3 to 0 1 3 2; moved by 2 that would be
+2 3 5 4, which it gives at the addresses 3 2 5 4: no progression, so no layout.
+
+*Tiling* repeats the pattern at multiples of the image's span W.  Where all those distances are multiples of P, the tile
+itself is tiled.  Otherwise the result, if there is one, is the tile with the values ``sigma^-1(sigma(tile(i)) + W*o)``,
+and the recogniser decides whether some layout has them.
+
+*Equality.*  Under one sigma the tiles decide.  Under two, the values do, point by point.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +61,11 @@ def tile_swizzled(
     Raises:
         AxisError: the outer layout leaves the axis of the tile.
         NotExpressibleError: no tile has these values under this swizzle.
+
+    >>> from layoutalg.swizzled import SwizzledLayout
+    >>> row = SwizzledLayout.parse("Sw<1,0,1> o S[4:1]")
+    >>> print(tile_swizzled(row, TileLayout.parse("S[2:1]"), outer_shape=(2,), inner_shape=(4,)))
+    Sw<1,0,1> o S[8:1]
     """
     from layoutalg.swizzled import SwizzledLayout
 
@@ -124,6 +144,10 @@ def recognised(values: NDArray[np.int64], axis: Axis) -> TileLayout:
 
     Raises:
         NotExpressibleError: there is none.
+
+    >>> import numpy as np
+    >>> print(recognised(np.array([1, 3, 5]), m))
+    S[3:2] + 1
     """
     from layoutalg.algebra.recognise import recognise_values
 
@@ -134,7 +158,12 @@ def recognised(values: NDArray[np.int64], axis: Axis) -> TileLayout:
 
 
 def show_difference(a: SwizzledLayout, b: SwizzledLayout | TileLayout, index: int) -> str:
-    """Both places of one index, in words."""
+    """Both places of one index, in words.
+
+    >>> from layoutalg.swizzled import SwizzledLayout
+    >>> show_difference(SwizzledLayout.parse("Sw<1,0,1> o S[4:1]"), TileLayout.parse("S[4:1]"), 2)
+    'index 2: m = 3 against m = 2'
+    """
     return f"index {index}: {_show(a.places(index))} against {_show(b.places(index))}"
 
 
@@ -148,6 +177,10 @@ def first_difference(a: SwizzledLayout, b: SwizzledLayout | TileLayout) -> tuple
 
     Raises:
         UndecidedError: parameters, or more than 2^22 points.
+
+    >>> from layoutalg.swizzled import SwizzledLayout
+    >>> first_difference(SwizzledLayout.parse("Sw<1,0,1> o S[2:1]"), TileLayout.parse("S[2:1]")) is None
+    True
     """
     import numpy as np
 
@@ -190,6 +223,9 @@ def memory_axis(layout: TileLayout) -> Axis:
 
     Raises:
         AxisError: several axes, or one that is no memory.
+
+    >>> memory_axis(TileLayout.parse("S[4:1@TCol]"))
+    TCol
     """
     axes = list(_moving_axes(layout))
     if len(axes) > 1 or any(axis.kind != "memory" for axis in axes):
@@ -208,6 +244,11 @@ def check_sign(layout: TileLayout, swizzle: Permutation) -> None:
     Raises:
         RangeError: it does.
         UndecidedError: symbols.
+
+    >>> check_sign(TileLayout.parse("S[4:-1]"), Swizzle(1, 0, 1))
+    Traceback (most recent call last):
+        ...
+    layoutalg.errors.RangeError: Sw<1,0,1> o S[4:-1] reaches offset -3; ...
     """
     low = 0
     for it in (*layout.shard, *layout.replica):
@@ -227,14 +268,22 @@ def _is_zero(value: Any) -> bool:
 
 
 def is_multiple(value: Any, period: int) -> bool:
-    """Whether a number is a multiple of the period for all values of its parameters."""
+    """Whether a number is a multiple of the period for all values of its parameters.
+
+    >>> is_multiple(12, 4), is_multiple(6, 4)
+    (True, False)
+    """
     if isinstance(value, Affine):
         return value.const % period == 0 and all(coefficient % period == 0 for _, coefficient in value.terms)
     return bool(value % period == 0)
 
 
 def zeros(size: int, shape: Sequence[int] | None) -> NDArray[np.int64]:
-    """The table of a tile that never moves."""
+    """The table of a tile that never moves.
+
+    >>> zeros(4, (2, 2)).tolist()
+    [[0, 0], [0, 0]]
+    """
     import numpy as np
 
     return np.zeros(size if shape is None else tuple(shape), np.int64)
@@ -245,6 +294,9 @@ def recast(swizzle: Permutation, from_bits: int, to_bits: int) -> Permutation:
 
     Raises:
         NotExpressibleError: no swizzle of those elements does it.
+
+    >>> recast(Swizzle(3, 4, 3), 8, 16)
+    Swizzle(bits=3, base=3, shift=3)
     """
     if isinstance(swizzle, Swizzle):
         return swizzle.recast(from_bits, to_bits)

@@ -159,7 +159,11 @@ class TmemInstruction:
         return found["op"], cls(found["shape"], int(found["repeat"]), found["pack"] is not None, split or 0)
 
     def opcode(self, direction: str) -> str:
-        """Spell the opcode for ``"ld"`` or ``"st"``."""
+        """Spell the opcode for ``"ld"`` or ``"st"``.
+
+        >>> TmemInstruction("16x64b", 2).opcode("ld")
+        'tcgen05.ld.sync.aligned.16x64b.x2.b32'
+        """
         if direction not in ("ld", "st"):
             raise RangeError(f"direction is 'ld' or 'st', not {direction!r}", direction=direction)
         pack = f".{'pack' if direction == 'ld' else 'unpack'}::16b" if self.packed else ""
