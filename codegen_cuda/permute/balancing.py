@@ -52,7 +52,7 @@ def balance(
         rooms: the classes; together they take all jobs.
         source: pieces that are read.
         destination: pieces that are written.
-        deadline: when to stop, on the clock of :func:`time.monotonic`.
+        deadline: when to stop, on the clock of :func:`time.thread_time`.
     """
     if len(rooms) < 2:
         return [list(jobs)]
@@ -117,7 +117,7 @@ class _Deal:
         best, kept = self.penalty(), self.where.copy()
         until = np.zeros(len(self.where), dtype=np.int64)
         for step in range(_STEPS):
-            if best == 0 or time.monotonic() > deadline:
+            if best == 0 or time.thread_time() > deadline:
                 break
             a, b = self._exchange(until > step)
             here, there = self.where[a], self.where[b]

@@ -97,7 +97,7 @@ class Search:
 
     Args:
         task: what to move.
-        deadline: when to stop looking, on the clock of :func:`time.monotonic`.
+        deadline: when to stop looking, on the clock of :func:`time.thread_time`.
         widest: bytes of the widest write.
     """
 
@@ -132,7 +132,7 @@ class Search:
             {*range(2, min(most, 8) + 2), *(-(-most // k) + extra for k in (1, 2, 3) for extra in (0, 1))}
         ):
             for reads in self._limits(pieces, size):
-                if time.monotonic() > self.deadline:
+                if time.thread_time() > self.deadline:
                     self.stopped = True
                     return found
                 found.append(self._cut(self.cluster(pieces, size, reads), depth))
