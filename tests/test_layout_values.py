@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 
+import numpy as np
 import pytest
 import strategies
 from hypothesis import given
@@ -41,6 +42,46 @@ def test_json_of_another_form_is_refused(value, message):
     with pytest.raises(LayoutError) as caught:
         TileLayout.from_json(value)
     assert message in str(caught.value)
+
+
+def test_a_pickle_of_another_version_is_refused():
+    build, (version, *parts) = TileLayout.parse("S[4:1] + 3").__reduce__()
+    assert build(version, *parts) == TileLayout.parse("S[4:1] + 3")
+    with pytest.raises(LayoutError, match="a pickled layout of format 2; this library reads 1"):
+        build(version + 1, *parts)
+
+
+HUGE = 10**30
+
+
+def test_numbers_beyond_int64_are_exact_wherever_nothing_is_tabulated():
+    layout = TileLayout.from_iters(shard=[(HUGE, 3 * HUGE, "m"), (HUGE, 1, "m")])
+    root = 10**15
+    assert layout.size == HUGE * HUGE
+    assert layout.apply(HUGE - 1, HUGE - 1, shape=(HUGE, HUGE)) == {"m": (HUGE - 1) * (3 * HUGE + 1)}
+    assert layout.span("m") == (HUGE - 1) * (3 * HUGE + 1) + 1
+    assert layout.is_injective()
+    finer = layout.regroup((HUGE, root, root))
+    assert finer.shard[1:] == (Iter(root, root, m), Iter(root, 1, m))
+    assert finer.equivalent(layout)
+    part = layout.slice((HUGE, HUGE), ((5, HUGE), (7, 9)))
+    assert (part.shard, part.offset["m"]) == ((Iter(HUGE - 5, 3 * HUGE, m), Iter(2, 1, m)), 15 * HUGE + 7)
+    with pytest.raises(NotExpressibleError) as caught:
+        layout.slice((HUGE * HUGE,), ((HUGE // 2, 3 * HUGE),))
+    assert caught.value.index == HUGE
+    with pytest.raises(RangeError, match="beyond int64"):
+        layout.table()
+
+
+def test_numpy_integers_are_numbers_in_every_argument():
+    layout, two, four, eight = TileLayout.parse("S[4,8]"), np.int64(2), np.uint8(4), np.int16(8)
+    assert layout.group((two, two, eight)) == layout.group((2, 2, 8))
+    assert layout.slice((four, eight), ((np.int8(1), np.int64(3)), two)) == layout.slice((4, 8), ((1, 3), 2))
+    assert layout.permute(np.int64(1), np.uint8(0), shape=(four, eight)) == layout.permute(1, 0, shape=(4, 8))
+    assert layout.unpack(two).pack(two).equivalent(layout)
+    assert layout.tile_to((eight, eight), (four, eight)) == layout.tile_to((8, 8), (4, 8))
+    assert layout.broadcast(two, np.int8(-1)) == layout.broadcast(2, -1)
+    assert all(type(x) is int for it in layout.slice((four, eight), ((two, four), two)).shard for x in it[:2])
 
 
 def test_nothing_of_a_layout_can_be_changed():

@@ -9,9 +9,10 @@ import strategies
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutalg import LayoutError, NotationError, Param, R, RangeError, S, TileLayout
+from layoutalg import LayoutError, NotationError, Param, R, RangeError, S, Swizzle, TileLayout, parse_layout
 from layoutalg.axis import Axis, laneid, m, warpid
 from layoutalg.errors import AxisError
+from layoutalg.f2 import F2Map
 
 
 def evaluated(text: str) -> TileLayout:
@@ -105,6 +106,20 @@ def test_random_text_raises_nothing_but_layout_errors(text):
     except LayoutError:
         return
     assert TileLayout.parse(str(layout)) == layout
+
+
+@given(st.one_of(st.text(max_size=20), st.text(alphabet="SRwF<>o()[]:,+-*@0189² mslq[]", max_size=30)), st.booleans())
+@example("Sw<1,0,1> o S[4:1] + 3", False)
+@example("F2<1> o S[2:1]", False)
+@example("\N{SUPERSCRIPT TWO}", True)
+def test_text_of_any_kind_raises_nothing_but_layout_errors(text, headed):
+    text = f"Sw<1,0,1> o S[{text}" if headed else text
+    for read in (TileLayout.parse, parse_layout, Swizzle.parse, F2Map.parse, Axis.get):
+        try:
+            found = read(text)
+        except LayoutError:
+            continue
+        assert str(found) == text or read(str(found)) == found
 
 
 @given(strategies.layouts(), st.data())
