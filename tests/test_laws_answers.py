@@ -10,7 +10,15 @@ from verify.verdict import Proved, Refuted
 
 EXHAUSTIVE = [law for law in all_laws() if law.kind == "exhaustive"]
 ANSWERS = [law for law in all_laws() if law.kind == "answers"]
-SLOW = {"compose.compose", "recognise.recognise_values"}
+SLOW = {
+    "compose.compose",
+    "recognise.recognise_values",
+    "replica.equivalent",
+    "slicing_numbers.other_shapes",
+    "swizzled.places",
+    "summands.replicas_completed",
+    "bits.joint_transversal",
+}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from verify.laws.core import Settings
 from verify.verdict import Proved, Refuted
 
 FAMILIES = [law for law in all_laws() if law.kind == "family"]
-#: Proved in every run; the others are proved where slow tests run.
+#: Proved and evaluated in every run; the others are where slow tests run, for every choice of small strides.
 QUICK = {
     "canonical.form_to_rank_2",
     "canonical.difference",
@@ -36,7 +36,7 @@ def test_a_family_is_proved_on_every_path(law):
     assert time.process_time() - started < 30
 
 
-@pytest.mark.parametrize("law", FAMILIES, ids=lambda law: law.name)
+@pytest.mark.parametrize("law", [_param(law) for law in FAMILIES])
 def test_a_family_holds_when_evaluated_on_small_strides(law):
     verdict = law.evaluate()
     assert isinstance(verdict, Proved), verdict
@@ -50,9 +50,13 @@ def test_a_family_holds_for_every_choice_of_small_strides(law):
     assert isinstance(verdict, Proved), verdict
 
 
-@pytest.mark.parametrize(
-    ("law", "mutant"), [(law, m) for law in FAMILIES for m in law.mutants], ids=lambda x: x.name.replace(" ", "_")
-)
+def _mutant(law, mutant):
+    heavy = law.group == "slicing" and law.name not in QUICK
+    name = f"{law.name}-{mutant.name}".replace(" ", "_")
+    return pytest.param(law, mutant, id=name, marks=pytest.mark.slow if heavy else ())
+
+
+@pytest.mark.parametrize(("law", "mutant"), [_mutant(law, m) for law in FAMILIES for m in law.mutants])
 def test_a_mutant_of_the_shipping_code_is_refuted_and_replayed(law, mutant):
     assert law.kind == "family"
     verdict = mutant.check(Settings())
@@ -71,10 +75,3 @@ def test_a_counterexample_that_does_not_repeat_is_noticed():
     member = law.mutants[0].check(Settings()).counterexample["member"]
     with pytest.raises(AssertionError, match="does not repeat"):
         law.mutants[0].replay({"s0": 4, "s1": 2, "s2": 1, "member": member})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 11))
-def test_verdicts_of_the_quick_families_do_not_depend_on_the_seed(seed):
-    for name in sorted(QUICK):
-        assert law_named(name).check(Settings(seed=seed)).ok, name

@@ -77,12 +77,3 @@ def test_a_small_budget_gives_unknown_and_no_success():
     verdict = law_named("canonical.concatenate").check(Settings(budget=10))
     assert isinstance(verdict, Unknown)
     assert not verdict.ok
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 11))
-def test_verdicts_do_not_depend_on_the_seed(seed):
-    for law in STEPS:
-        assert law.check(Settings(seed=seed)).ok, law.name
-        for mutant in law.mutants:
-            assert isinstance(mutant.check(Settings(seed=seed)), Refuted), (law.name, mutant.name)

@@ -109,6 +109,7 @@ def test_seeds_are_not_repeated_where_no_solver_is_asked():
     assert len(tasks_of(chosen, Settings(), seeds=10)) == len(chosen)
 
 
+@pytest.mark.slow
 def test_several_processes_give_what_one_gives():
     chosen = [law for law in all_laws() if law.group == "packing" and law.kind == "step"]
     alone, shared = (run_laws(chosen, Settings(), jobs=jobs, mutants=True) for jobs in (1, 2))

@@ -83,15 +83,15 @@ Table = tuple[tuple[int, int], ...]
 
 def _tables() -> Iterator[Table]:
     """Tables of (m, laneid) values: every one of values 0..2 up to 8 long on m, and 0..1 on two axes up to 6 long."""
+    yield from _long_tables()
+    low, high = -(1 << 63), (1 << 63) - 1
+    yield from (((low, 0), (high, 0)), ((0, low), (0, 0), (0, high)), ((0, 0), (1 << 70, 0)))
     for size in (1, 2, 3, 4, 6, 8):
         for rest in product((0, 1, 2), repeat=size - 1):
             yield ((0, 0), *((x, 0) for x in rest))
     for size in (2, 4, 6):
         for pairs in product(product((0, 1), (0, 1)), repeat=size - 1):
             yield ((0, 0), *pairs)
-    yield from _long_tables()
-    low, high = -(1 << 63), (1 << 63) - 1
-    yield from (((low, 0), (high, 0)), ((0, low), (0, 0), (0, high)), ((0, 0), (1 << 70, 0)))
 
 
 def _long_tables() -> Iterator[Table]:
