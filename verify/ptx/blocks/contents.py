@@ -71,6 +71,10 @@ def refusal(claim: Claim, places: list[Place]) -> str:
     """Say why this module cannot speak about a claim and a kernel's accesses; nothing if it can."""
     if any(p.access.space not in ("global", "shared") or p.access.warp_epoch for p in places):
         return "the kernel uses tensor memory or barriers of warps"
+    if len(claim.moves) == 1:
+        regions = {True: f"*{claim.moves[0].output}", False: f"*{claim.moves[0].input}"}
+        if any(p.access.space == "global" and p.region != regions[p.access.write] for p in places):
+            return "the kernel uses further buffers"
     if len(claim.moves) != 1 or claim.frame != "untouched":
         return "the claim is not one move that leaves the rest untouched"
     if any(isinstance(p, Scalar) and p.minimum < p.maximum for p in claim.params):
