@@ -110,6 +110,12 @@ class ClaimFamily:
         for unknown in self.unknowns:
             if not unknown.name.isidentifier() or unknown.minimum > unknown.maximum:
                 raise RangeError(f"size {unknown.name!r} in [{unknown.minimum}, {unknown.maximum}] has no values")
+        for scalar in self.params:
+            if (
+                isinstance(scalar, Scalar)
+                and not -(1 << scalar.bits - 1) <= scalar.minimum <= scalar.maximum < 1 << scalar.bits
+            ):
+                raise RangeError(f"{scalar.name} has values that {scalar.bits} bits do not hold", name=scalar.name)
         known = {unknown.name: 1 for unknown in self.unknowns}
         for size in self._expressions():
             strange = names_of(size) - known.keys()

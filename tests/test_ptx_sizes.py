@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,16 +10,17 @@ import pytest
 from ptx_samples import ptx_names, texts
 
 from codegen_cuda.build import compile_ptx
-from layoutalg.claim import Claim, Scalar
+from layoutalg.claim import Claim, Scalar, digest
 from layoutalg.claim_family import ClaimFamily, SizedBuffer, SizedMove, SizedSide, read_claim
 from layoutalg.errors import LayoutError, RangeError
 from layoutalg.sizes import comparisons, evaluate_size, holds
-from verify.kernel import check_kernel
+from verify.kernel import certify_files, check_kernel
 from verify.ptx.check import check_executed
 from verify.ptx.expect import expectations
+from verify.ptx.mutate import mutants
 from verify.ptx.parametric.check import check_for_all_sizes
 from verify.ptx.parametric.facts import lemmas
-from verify.ptx.parametric.samples import sample_sizes
+from verify.ptx.parametric.samples import executed_for_sizes, sample_sizes
 from verify.ptx.parse import parse
 from verify.verdict import Refuted, Unknown
 
@@ -249,6 +251,48 @@ def test_a_product_in_32_bits_is_right_where_the_claim_keeps_it_small():
     assert [o.name for o in obligations if "did not wrap" in o.name] == ["what line 49 reads did not wrap"]
 
 
+def test_what_depends_on_an_operation_without_meaning_is_unknown_not_refuted():
+    # M & 5 is never 99, but that and is opaque here: no witness may rest on it.
+    odd = "and.b32 %r19, %r13, 5; setp.eq.s32 %p1, %r19, 99; @%p1 st.global.f32 [%rd2+-4], %f1; ret;"
+    found = [o.verdict for o in check_for_all_sizes(parse(mutant("ret;", odd)), transpose("transpose_tiled"))]
+    assert not any(isinstance(verdict, Refuted) for verdict in found)
+    assert any(isinstance(verdict, Unknown) for verdict in found)
+
+
+def test_half_of_an_element_is_not_the_whole():
+    text = mutant("st.shared.f32 	[%r52], %f4;", "st.shared.u16 [%r52], %f4;")
+    (found,) = check_for_all_sizes(parse(text), transpose("transpose_tiled"))
+    assert isinstance(found.verdict, Unknown)
+    assert "part of an element" in found.verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(4))
+def test_nothing_is_proved_that_executing_a_few_sizes_refutes(start):
+    family = transpose("transpose_tiled")
+    proved = 0
+    for mutant_ in list(mutants(parse(texts()[SAMPLE], file=SAMPLE)))[5 * start :: 37]:
+        executed = executed_for_sizes(mutant_.module, family)
+        obligations = check_for_all_sizes(mutant_.module, family)
+        wrong = any(isinstance(o.verdict, Refuted) for o in executed)
+        accepted = all(o.verdict.ok for o in obligations)
+        assert not (wrong and accepted), (mutant_.operator, mutant_.line, mutant_.change)
+        proved += accepted
+    assert proved <= 1  # those that change nothing are few
+
+
+def test_a_certificate_of_files_covers_all_sizes(tmp_path):
+    ptx, claim = tmp_path / "k.ptx", tmp_path / "k.claim.json"
+    ptx.write_text(texts()[SAMPLE])
+    claim.write_text(json.dumps(transpose("transpose_tiled").to_json()))
+    certificate = certify_files(ptx, claim)
+    assert certificate["proved"]
+    assert certificate["sha256"]["claim"] == digest(transpose("transpose_tiled").to_json())
+    executed = certify_files(ptx, claim, symbolic=False)
+    assert not executed["proved"]
+    assert [row["verdict"] for row in executed["obligations"]][-1] == "Unknown"
+
+
 @pytest.mark.slow
 def test_executing_some_sizes_refuses_what_the_proof_leaves_open():
     text = mutant("shl.b32 	%r1, %r15, 5;", "shl.b32 	%r1, %r15, 4;")
@@ -321,6 +365,7 @@ def test_a_family_reads_back_and_a_claim_is_still_a_claim():
         ({"given": ("__import__('os') <= 1",)}, "no expression"),
         ({"sizes": (Scalar("M", 32, 1, 2),)}, "distinct names"),
         ({"grid": ("M / 2", 1, 1)}, "no expression"),
+        ({"params": (Scalar("M", 32, 1, 1 << 32), Scalar("N", 32, 1, 9)), "moves": ()}, "bits do not hold"),
     ],
 )
 def test_a_family_that_means_nothing_is_refused(change, message):

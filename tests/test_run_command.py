@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from codegen_cuda import permute_layout
+from codegen_cuda import cli_run_kernel, permute_layout
 from codegen_cuda.build import compile_ptx
 from codegen_cuda.cli_run import register
 from codegen_cuda.run import expected_output
@@ -163,3 +163,24 @@ def test_files_that_are_no_kernel_are_said_in_one_message(family, tmp_path):
     ):  # fmt: skip
         result = call(*arguments)
         assert isinstance(result.exception, kind), (arguments, result.exception)
+
+
+def test_a_gpu_gets_the_same_arguments_and_two_backgrounds(family, monkeypatch):
+    seen = []
+
+    def pretend(image, entry, *, grid, block, args, shared_bytes):
+        source, target, rows, columns = args
+        seen.append((len(image) > 0, entry, grid, block, shared_bytes, int(target[0])))
+        assert (rows.dtype, columns.dtype) == (np.int32, np.int32)
+        target.view(np.uint32)[:] = source.view(np.uint32).reshape(rows, columns).T.reshape(-1)
+
+    monkeypatch.setattr(cli_run_kernel, "launch", pretend)
+    files = (family / "k.ptx", family / "k.claim.json")
+    result = call(*files, "--set", "M=9", "--set", "N=5", "--device", "gpu", "--json")
+    found = json.loads(result.output)
+    assert (found["right"], found["device"], found["runs"]) == (True, "GPU", 2)
+    assert seen == [(True, "k", (1, 2, 1), (32, 8, 1), 0, 0xA5), (True, "k", (1, 2, 1), (32, 8, 1), 0, 0x5A)]
+    monkeypatch.setattr(cli_run_kernel, "launch", lambda *_, **__: None)
+    nothing = call(*files, "--set", "M=9", "--set", "N=5", "--device", "gpu")
+    assert nothing.exit_code == 1
+    assert "out[0] holds 0xa5a5a5a5, expected 0x00000000 (in[0])" in nothing.output

@@ -8,7 +8,9 @@ From the text up:
 * ``program``, ``resolve``: names looked up and instructions matched with the table; what is unknown stops here;
 * ``concrete``: a kernel run for all threads at once (``launch``, ``memory``, ``machine``, ``accesses``, ``warp``,
   ``tmem``), with records of who touched what (``shadow``) and costs (``statistics``);
-* ``symexec``: one unknown thread executed on solver terms; ``bytewise`` and ``follow`` say where bytes go;
+* ``symexec`` (with ``symwarp``): one unknown thread executed on solver terms; ``bytewise`` and ``follow`` say where
+  bytes go;
 * ``check``, ``symbolic`` (with ``expect``): a kernel against a claim, by execution and by proof;
+* ``parametric``: a third domain, polynomials in unknown sizes, and kernels against families of claims;
 * ``mutate``: wrong kernels, to see that they are refused.
 """

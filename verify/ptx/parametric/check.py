@@ -105,7 +105,10 @@ class _Checks:
         environment = find(self.facts, [*conditions, doubt])
         if environment is None:
             environment = find(self.facts, conditions)
-        fault = None if environment is None else self._fault(piece, environment)
+        try:
+            fault = None if environment is None else self._fault(piece, environment)
+        except KeyError:  # it depends on data, or on an operation without a meaning here
+            fault = None
         if environment is not None and fault is not None:
             return Refuted(self.scope, self.model.witness(piece.access, environment, **fault))
         return Unknown(self.scope, f"line {piece.access.step.line}, {piece.access.step.text}: {reason}")

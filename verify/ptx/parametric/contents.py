@@ -76,7 +76,10 @@ class Contents:
         conditions = [c.condition for c in piece.access.conditions]
         for thread, doubts in (*gap.doubts, (None, [])):
             environment = find(self.facts, [*conditions, *doubts], thread=thread)
-            wrong = None if environment is None else self.wrong_at(piece, environment)
+            try:
+                wrong = None if environment is None else self.wrong_at(piece, environment)
+            except KeyError:  # it depends on data, or on an operation without a meaning here
+                continue
             if environment is not None and wrong is not None:
                 return Refuted(self.scope, self.model.witness(piece.access, environment, **wrong))
         return None
@@ -287,11 +290,18 @@ class Contents:
     def _twice(self, x: tuple[int, ...], writers: list[tuple[Piece, int]]) -> Verdict:
         (first, mine), (second, other) = writers
         environment = find(self.facts, [c.condition for c in first.access.conditions], thread=mine)
-        if environment is None or not self.model.happens(second.access, self.model.other_thread(environment, other)):
+        if environment is None or not self._also(second.access, environment, other):
             raise _GapError(f"two stores share {x} of their tile")
         step, index = second.access.step, self.model.setting.thread_index(other)
         text = f"{step.text} (line {step.line}) of thread {index}"
         return Refuted(self.scope, self.model.witness(first.access, environment, **{"written again by": text}))
+
+    def _also(self, access: Access, environment: Environment, thread: int) -> bool:
+        """Whether another thread of the block comes to an access."""
+        try:
+            return self.model.happens(access, self.model.other_thread(environment, thread))
+        except KeyError:
+            return False
 
     def _blocks(self, places: Places, blocks: list[Poly], tile: list[int]) -> None:
         """Each coordinate's tile is one index of the block, and the grid has all tiles that the shape needs."""

@@ -19,6 +19,7 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
+from layoutalg.errors import UndecidedError
 from verify.ptx.parametric.poly import Poly
 from verify.solve import prove
 from verify.verdict import Obligation, Proved, Verdict
@@ -171,8 +172,14 @@ class Facts:
     # --- division ---------------------------------------------------------------------------------------------
 
     def divide(self, value: Poly, divisor: Poly) -> tuple[Poly, Poly]:
-        """Quotient and remainder, rounded down; the divisor is positive."""
+        """Quotient and remainder, rounded down.
+
+        Raises:
+            UndecidedError: it is not proved that the divisor is positive.
+        """
         by = divisor.constant
+        if not self.is_at_least(divisor, 1):
+            raise UndecidedError(f"{divisor}, which something is divided by, is not proved to be at least 1")
         if by is not None:
             whole = Poly({m: c // by for m, c in value.terms.items()}, self)
             rest = Poly({m: c % by for m, c in value.terms.items()}, self)

@@ -123,10 +123,24 @@ def _threads(facts: Facts, names: set[str]) -> list[Any]:
 
 
 def _environment(facts: Facts, model: Any, formulas: Sequence[Any], thread: int | None) -> Environment | None:
-    """The model as numbers for the atoms that are not derived, if the formulas hold under it."""
+    """The model as numbers for the atoms that are not derived, if the formulas hold under it.
+
+    Atoms of which nothing is known (data, operations without a meaning here) get no number: what depends on them is no
+    witness, since nobody could say that they take that value.
+    """
     environment: Environment = {"thread": int(model.get("thread", 0)) if thread is None else thread}
     for name, atom in facts.atoms.items():
-        if atom.table is None and atom.definition is None:
+        if atom.table is None and atom.definition is None and "!" not in name:
             environment[name] = int(model.get(name, atom.low))
     base = dict(environment)
-    return base if all(facts.holds(formula, environment) for formula in (*facts.given, *formulas)) else None
+    known = [_holds(facts, fact, environment) for fact in facts.given]
+    wanted = [_holds(facts, formula, environment) for formula in formulas]
+    return base if all(wanted) and False not in known else None
+
+
+def _holds(facts: Facts, formula: Any, environment: Environment) -> bool | None:
+    """Whether a formula holds; ``None`` where it depends on something unknown."""
+    try:
+        return facts.holds(formula, environment)
+    except KeyError:
+        return None
