@@ -1,9 +1,9 @@
 """Index arithmetic for generated C: integer expressions that know their ranges.
 
-An expression is a linear form ``const + sum(coefficient * atom)``.  An atom is a variable with a range, or a quotient,
-remainder or bit operation that could not be resolved.  Division and remainder by a constant are resolved as far as
-ranges and divisibility allow, so the layout's own digit code, run on these expressions, prints what a person would
-write:
+An expression is a linear form ``const + sum(coefficient * atom)``.  An atom is a variable with a range, a product, or a
+quotient, remainder or bit operation that could not be resolved.  Division and remainder by a constant are resolved as
+far as ranges and divisibility allow, so the layout's own digit code, run on these expressions, prints what a person
+would write:
 
 >>> i, j = Expr.var("i", 0, 3), Expr.var("j", 0, 7)
 >>> print(i * 8 + j, (i * 8 + j) // 8, (i * 8 + j) % 8, (i * 8 + j) // 2, sep=" | ")
@@ -24,7 +24,8 @@ of a simplifying method names those that it stands on.
 * x & m = x, 0 or x mod 2^n by the bits x may have [mask_keeps], [mask_clears], [low_mask_is_remainder], and of a sum
   of words with disjoint bits, the sum of what is left of each [mask_distributes];
 * ranges: order survives multiplication [products_keep_order] and division [quotients_keep_order];
-* divisibility: residues add [residues_add], and give the low bits [low_bits_of_a_residue];
+* divisibility: residues add [residues_add] and give low bits [low_bits_of_a_residue], divisors multiply
+  [multiples_multiply];
 * bits: below a bound [reach_of_a_bound], of sums of words with disjoint bits [bits_of_a_sum], of ``^`` and ``&``
   [bits_of_operations], of quotients by powers of two [bits_of_a_quotient];
 * C: a shift is such a quotient [shift_is_quotient]; ``/`` and ``%`` round towards zero, which is the same where the
@@ -34,6 +35,7 @@ of a simplifying method names those that it stands on.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -47,7 +49,7 @@ __all__ = ["Expr"]
 class Atom:
     """A variable, or an operation on one expression and one constant (or ``other``); ``low <= value <= high``.
 
-    ``value = start (mod step)`` is what else is known of a variable.
+    ``value = start (mod step)`` is what else is known of a variable or a product.
     """
 
     op: str
@@ -77,7 +79,7 @@ class Atom:
 
     def congruence(self) -> tuple[int, int]:
         """Return ``(modulus, residue)`` with ``value = residue (mod modulus)``."""
-        if self.operand is None:
+        if self.operand is None or self.op == "*":
             return self.step, self.start
         if self.op == "%":
             modulus, residue = self.operand.congruence()
@@ -91,7 +93,7 @@ class Atom:
         if self.low < 0:
             return -1
         reach = (1 << self.high.bit_length()) - 1
-        if self.operand is None:
+        if self.operand is None or self.op == "*":
             zeros = (self.step & -self.step) - 1
             return reach & ~zeros | self.start & zeros  # [reach_of_a_bound] [low_bits_of_a_residue]
         inner = self.operand.possible_bits()
@@ -221,12 +223,20 @@ class Expr:
             return factor * self.const
         factor = factor.const if isinstance(factor, Expr) and not factor.terms else factor
         if type(factor) is not int:
-            raise RangeError(
-                f"({self}) * ({factor}): index arithmetic multiplies by ints; Index(x) * y is a plain value"
-            )
+            return self._product(factor)
         return Expr(self.const * factor, tuple((a, c * factor) for a, c in self.terms) if factor else ())
 
     __rmul__ = __mul__
+
+    def _product(self, other: object) -> Expr:
+        if not isinstance(other, Expr):
+            raise RangeError(f"({self}) * {other!r}: index arithmetic multiplies by ints and expressions")
+        (low, high), (least, most) = self.bounds(), other.bounds()
+        if low < 0 or least < 0:
+            raise RangeError(f"({self}) * ({other}) has a factor that may be negative, and no simple range then")
+        step = math.gcd(*self.congruence()) * math.gcd(*other.congruence())
+        atom = Atom("*", "", self, 0, low * least, high * most, step, 0, other)
+        return Expr(0, ((atom, 1),))  # [products_keep_order] [multiples_multiply]
 
     def __neg__(self) -> Expr:
         return self * -1
@@ -261,8 +271,7 @@ class Expr:
         if k < 1:
             raise RangeError(f"index arithmetic divides by positive constants, not {k}")
         whole = Expr(self.const // k, tuple((a, c // k) for a, c in self.terms if c % k == 0))
-        rest = Expr(self.const % k, tuple((a, c) for a, c in self.terms if c % k))
-        return whole, rest
+        return whole, Expr(self.const % k, tuple((a, c) for a, c in self.terms if c % k))
 
     def _quotient(self, k: int) -> Expr:
         low, high = self.bounds()
@@ -417,15 +426,6 @@ class Expr:
             names |= atom.other.variables() if atom.other is not None else frozenset()
         return frozenset(names)
 
-    def count(self, op: str) -> int:
-        """Count the operations of one kind, ``"/"`` or ``"%"`` (those not by powers of two), ``"^"``, ``"&"``."""
-        total = 0
-        for atom, _ in self.terms:
-            if atom.operand is not None:
-                total += atom.op == op and not (op in "/%" and _is_power(atom.constant))
-                total += atom.operand.count(op) + (atom.other.count(op) if atom.other is not None else 0)
-        return total
-
     def operations(self) -> int:
         """Count the operations that evaluating the text takes; a division that is no shift counts as four.
 
@@ -478,10 +478,11 @@ class Expr:
 
 
 _OPS: Final[dict[str, Callable[[int, int], int]]] = {
-    "/": lambda a, k: a // k,
-    "%": lambda a, k: a % k,
-    "^": lambda a, k: a ^ k,
-    "&": lambda a, k: a & k,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "^": operator.xor,
+    "&": operator.and_,
 }
 
 

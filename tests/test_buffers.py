@@ -362,13 +362,17 @@ def test_pointers_may_have_names_of_their_own():
     assert str(alloc("r", (4,), "f32", scope="local", pointer="regs")[3]) == "regs[3]"
 
 
-def test_indices_are_multiplied_by_ints():
+def test_indices_are_multiplied_by_ints_and_by_each_other():
     m, k = ScalarParam("m", 1, 9).var, ScalarParam("k", 1, 9).var
     assert str(m * Expr.of(3)) == str(Expr.of(3) * m) == "m * 3"
-    for wrong in (lambda: m * k, lambda: m * 2.5):
-        with pytest.raises(RangeError, match="multiplies by ints"):
-            wrong()
-    bound = let("n", Index(m) * k)
+    with pytest.raises(RangeError, match="multiplies by ints and expressions"):
+        m * 2.5
+    with pytest.raises(RangeError, match="may be negative"):
+        (m - 2) * k
+    bound = let("n", m * 8 * k)
+    assert (bound.value.bare(), bound.var.bounds(), bound.var.congruence()) == ("(m * 8) * k", (8, 648), (8, 0))
+    assert str((bound.var * 4 + 3) // 32) == "(n >> 3)"
+    bound = let("n", Index(m) * k)  # a plain value, of which nothing is known
     assert (bound.value.text(), str(as_index(bound.var).within(1, 81) * 4)) == ("m * k", "n * 4")
 
 

@@ -61,8 +61,7 @@ def test_a_tensor_memory_copy_divides_nothing(letter, rows, cols, atom):
 def test_an_address_divides_as_often_as_its_layout_has_digits_and_no_more(layout, shape, most):
     coord = [Expr.var(f"x{d}", 0, extent - 1) for d, extent in enumerate(shape)]
     address = address_of(TileLayout.parse(layout), shape, coord)
-    assert address.count("/") + address.count("%") <= most
-    assert len(divisions(str(address))) == address.count("/") + address.count("%")
+    assert len(divisions(str(address))) <= most
 
 
 def test_the_count_sees_a_division_that_is_there():

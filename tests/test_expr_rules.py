@@ -18,8 +18,8 @@ from verify.laws.index_arithmetic import LAWS
 SOURCE = inspect.getsource(shipped)
 NAMES = {law.name.partition(".")[2] for law in LAWS}
 TAG = re.compile(r"\[([a-z_]+)\]")
-SIMPLIFIERS = {"bounds", "congruence", "possible_bits", "_recombined", "__floordiv__", "__mod__", "_quotient",
-               "_remainder", "__xor__", "_xor", "exclusive", "__and__", "masked", "__rshift__"}  # fmt: skip
+SIMPLIFIERS = {"bounds", "congruence", "possible_bits", "_recombined", "_product", "__floordiv__", "__mod__", "masked",
+               "_quotient", "_remainder", "__xor__", "_xor", "exclusive", "__and__", "__rshift__"}  # fmt: skip
 #: Returns that simplify nothing: what is known of a variable, "unknown", constants folded, work passed on.
 PLAIN = {
     "(self.step, self.start)",
@@ -75,6 +75,7 @@ def family(i, j, n, o):
     third = j // 3
     yield from (i * 8 + j, i * 3 + j, third, third * 3 + j % 3, third * 6 + j % 3, third + j % 3, n + j, 7 - j)
     yield from ((i * 8) ^ j, i ^ j, j ^ j, j ^ (j // 2), j ^ 13, (n // 8) + i, (j // 2) // 3, (i * 5 + j) % 8)
+    yield from (i * j, n * o, n * (o + 1) + j, (n + 4) * i * 2 + 1)
     yield from ((i * 5 + j) % 8 + n, n * 3 + o, o, o * 2 + i, (i ^ j) * 2, i * 6 + (j ^ (i * 2)), j // 2)
 
 
@@ -133,6 +134,7 @@ MISTAKES = {
     "products_keep_order": ("low + min(ends), high + max(ends)", "low + ends[0], high + ends[1]"),
     "quotients_keep_order": ("low // k, high // k)", "low // k, high // (k + 1))"),
     "residues_add": ("residue + c * start", "residue"),
+    "multiples_multiply": ("step = math.gcd(*self.congruence()) *", "step = 2 * math.gcd(*self.congruence()) *"),
     "low_bits_of_a_residue": ("~zeros | self.start & zeros", "~zeros"),
     "reach_of_a_bound": ("reach = (1 << self.high.bit_length()) - 1", "reach = self.high"),
     "bits_of_a_sum": ("if union & part:", "if union & part & 1:"),

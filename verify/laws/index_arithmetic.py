@@ -170,6 +170,19 @@ def residues_add(w: World) -> Any:
 
 @step(
     ALL,
+    mutants={"divisors squared": lambda v: (v["g"] * v["a"] * v["h"] * v["b"] % (v["g"] * v["g"] * v["h"]), 0)},
+)
+def multiples_multiply(w: World) -> Any:
+    """g divides x and h divides y imply that gh divides xy."""
+    g, h, a, b = w.extent("g"), w.extent("h"), w.integer("a"), w.integer("b")
+    w.know("positive", g, h)
+    w.know("divmod", a * b, g * h, 0)
+    product = (a * g) * (b * h)
+    return product % (g * g * h if w.wrong else g * h) == 0
+
+
+@step(
+    ALL,
     mutants={
         "remainders ordered too": lambda v: (v["q"] * v["k"] + v["r"] <= v["p"] * v["k"] + v["s"], v["r"] <= v["s"])
     },
