@@ -12,8 +12,9 @@ import codegen_cuda
 from codegen_cuda import BuildError, PlanError, permute_tensor
 from codegen_cuda._driver import Driver
 from codegen_cuda.tensor import arrays, cache, permute, tune
+from codegen_cuda.tensor.arrays import array_of
 from codegen_cuda.tensor.problem import layouts_of_permutation, pose_tensor
-from layoutalg import S, TileLayout
+from layoutalg import S, Swizzle, SwizzledLayout, TileLayout
 
 KINDS = ("bool", "int8", "float16", "int32", "float64", "complex64", "complex128")
 
@@ -94,7 +95,55 @@ def test_a_kernel_of_layouts_leaves_zeros_in_the_gaps_of_a_fresh_buffer():
     assert (out[4::5] == 0).all()
 
 
+class HostArray:
+    """An array that offers DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class GpuArray(HostArray):
+    """The same with a device that it does not have: launches are only recorded."""
+
+    def __dlpack__(self, **options):
+        assert not options
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+@pytest.mark.parametrize("kind", ["float16", "complex128"])
+def test_arrays_that_offer_dlpack_alone_are_read_where_they_lie(kind):
+    x = numbers((6, 24, 20), kind)[:, 1:19, ::3]
+    assert (permute(HostArray(x), (1, 2, 0)) == x.transpose(1, 2, 0)).all()
+    found = array_of(GpuArray(x))
+    assert (found.address, found.shape, found.dtype) == (x.ctypes.data, x.shape, kind)
+    assert found.strides == tuple(s // x.itemsize for s in x.strides)
+
+
 REFUSED = {
+    "a permutation of fractions": lambda x: permute(x, (1.0, 0)),
+    "a permutation of names": lambda x: permute(x, "10"),
+    "an alignment for one side": lambda _: permute_tensor((4, 6), (1, 0), "i32", align=16),
+    "layouts as text": lambda _: permute_tensor((24,), src="S[24:1]", dst="S[24:1]", dtype="i32"),
+    "a swizzled layout": lambda _: permute_tensor((64,), src=SWIZZLED, dst=SWIZZLED, dtype="i32"),
+    "a layout that runs backwards": lambda _: permute_tensor(
+        (24,), src=TileLayout(S[(4, 6) : (-6, 1)]) + 18, dst=TileLayout(S[24:1]), dtype="i32"
+    ),
+    "more ranks than eight": lambda x: permute(x.reshape((1,) * 7 + (4, 6)), tuple(range(9))),
+    "records": lambda _: permute(np.zeros((4, 6), dtype=[("a", "i4"), ("b", "f4")]), (1, 0)),
+    "long doubles": lambda x: permute(x.astype(np.longdouble), (1, 0)),
+    "an output that is not aligned": lambda x: permute(x, (1, 0), out=shifted_by_a_byte((6, 4), x.dtype)),
+    "an output that overlaps in part": lambda x: permute(x[:2], (1, 0), out=x.reshape(-1)[8:20].reshape(6, 2)),
+    "an array on a strange device": lambda x: permute(FarArray(x), (1, 0)),
+    "a device array of a library without empty arrays": lambda x: permute(GpuArray(x), (1, 0)),
     "not a permutation": lambda x: permute(x, (0, 0)),
     "too few dimensions": lambda x: permute(x, (0,)),
     "a negative stride": lambda x: permute(x[::-1], (1, 0)),
@@ -112,6 +161,19 @@ REFUSED = {
     "a strange device": lambda x: permute_tensor((4, 6), (1, 0), "i32").run(x, device="tpu"),
     "tuning without a GPU": lambda x: permute_tensor(x.shape, (1, 0), x.dtype, autotune=True),
 }
+
+
+SWIZZLED = SwizzledLayout(Swizzle(1, 1, 2), TileLayout(S[8, 8]))
+
+
+class FarArray(HostArray):
+    def __dlpack_device__(self):
+        return (7, 0)
+
+
+def shifted_by_a_byte(shape, kind):
+    count = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return np.zeros(count + 1, dtype=np.uint8)[1:].view(kind).reshape(shape)
 
 
 def frozen(shape, kind):
@@ -142,6 +204,17 @@ def test_no_room_for_the_result_is_an_error_with_its_size(monkeypatch):
 def test_large_numpy_arrays_are_not_left_to_the_interpreter():
     with pytest.raises(BuildError, match="at most"):
         permute(np.zeros((2048, 2049), dtype=np.uint8), (1, 0))
+
+
+def test_numpy_integers_permute_as_python_ones_do():
+    x = numbers((3, 4, 5))
+    assert (permute(x, np.array([2, 0, 1])) == x.transpose(2, 0, 1)).all()
+
+
+def test_eight_dimensions_most_of_them_one():
+    x = numbers((1, 2, 1, 3, 1, 1, 4, 1), "uint8")
+    order = (7, 6, 5, 4, 3, 2, 1, 0)
+    assert (permute(x, order) == x.transpose(order)).all()
 
 
 # -- device arrays, with a launcher that only records --------------------------------------------------------------
@@ -208,6 +281,14 @@ def test_device_arrays_that_overlap_or_mix_with_host_arrays_are_refused(launched
     with pytest.raises(BuildError, match="interpreter"):
         permute_tensor((64, 48), (1, 0), "f32").run(x, DeviceArray((48, 64), "f4", address=1 << 30), device="cpu")
     assert launched == []
+
+
+def test_arrays_that_offer_dlpack_alone_are_launched_at_their_addresses(launched):
+    x, out = numbers((64, 48), "float32"), np.zeros((48, 64), dtype=np.float32)
+    permute(GpuArray(x), (1, 0), out=GpuArray(out), stream=3)
+    ((_, options),) = launched
+    assert [a.__cuda_array_interface__["data"][0] for a in options["args"]] == [x.ctypes.data, out.ctypes.data]
+    assert options["stream"] == 3
 
 
 def test_strides_that_are_no_whole_elements_are_refused():

@@ -83,7 +83,8 @@ def permute(x: Any, perm: Sequence[int], *, out: Any = None, stream: Any = None)
     """Return the array with its dimensions permuted, as a fresh contiguous array of the same kind.
 
     Args:
-        x: a CuPy, PyTorch, JAX or NumPy array; a strided view is read where it lies.
+        x: a CuPy, PyTorch, JAX or NumPy array, or one that offers DLPack; a strided view is read where it lies.  An
+            array on the host that offers DLPack alone gives a NumPy array.
         perm: output dimension k is input dimension ``perm[k]``.
         out: where to put the result: an array of the permuted shape; a fresh one without it.
         stream: a CUDA stream; the library's current one without it.

@@ -20,6 +20,7 @@ from codegen_cuda.errors import BuildError, PlanError
 from codegen_cuda.kernel import Kernel
 from codegen_cuda.launch import device_architecture, gpu_available, launch
 from codegen_cuda.tensor.cache import built
+from codegen_cuda.tensor.dlpack import CPU, CUDA, describe
 from codegen_cuda.tensor.problem import ALIGN, TensorProblem, layouts_of_permutation, strided_layout
 from layoutalg.errors import LayoutError
 from layoutalg.hardware.dtypes import dtype
@@ -97,6 +98,8 @@ def array_of(value: Any, what: str = "the array") -> Array:
     elif hasattr(value, "__cuda_array_interface__"):
         interface = value.__cuda_array_interface__
         address, strides = interface["data"][0], interface.get("strides")
+    elif hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _of_capsule(value, what, library)
     else:
         raise BuildError(f"{what} is a {type(value).__name__}: pass a CuPy, PyTorch, JAX or NumPy array")
     try:
@@ -111,6 +114,22 @@ def array_of(value: Any, what: str = "the array") -> Array:
     return Array(value, library, int(address), shape, tuple(s // width for s in steps), element.name, width)
 
 
+def _of_capsule(value: Any, what: str, library: str) -> Array:
+    """An array that offers DLPack alone; one on the host is NumPy's from here on."""
+    device = int(value.__dlpack_device__()[0])
+    if device == CPU:
+        return array_of(np.from_dlpack(value), what)
+    if device != CUDA:
+        raise BuildError(f"{what} lies on a device of DLPack type {device}; GPUs of type {CUDA} and the host work")
+    found = describe(value, what)
+    try:
+        width = dtype(found.dtype).bytes
+    except LayoutError as error:
+        raise PlanError(f"permute_tensor: {what}: {error}", rule="dtype", dtype=found.dtype) from error
+    strides = tuple(s // width for s in _dense_strides(found.shape, width)) if found.strides is None else found.strides
+    return Array(value, library, found.address, found.shape, strides, dtype(found.dtype).name, width)
+
+
 def _dense_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:
     strides = [width] * len(shape)
     for k in reversed(range(len(shape) - 1)):
@@ -121,8 +140,9 @@ def _dense_strides(shape: Sequence[int], width: int) -> tuple[int, ...]:
 def permute_array(x: Any, perm: Sequence[int], *, out: Any = None, stream: Any = None) -> Any:
     """See :func:`codegen_cuda.tensor.permute`."""
     given = array_of(x, "x")
-    order = tuple(perm) if isinstance(perm, Sequence) else (perm,)
-    if set(order) != set(range(len(given.shape))) or len(order) != len(given.shape):
+    order = tuple(perm) if isinstance(perm, Sequence | np.ndarray) else (perm,)
+    order = tuple(int(p) if isinstance(p, np.integer) else p for p in order)
+    if not all(type(p) is int for p in order) or sorted(order) != list(range(len(given.shape))):
         layouts_of_permutation(tuple(max(extent, 1) for extent in given.shape), order)  # says what is wrong with it
     shape = tuple(given.shape[p] for p in order)
     result = _fresh(given, shape) if out is None else out
@@ -227,6 +247,8 @@ def _fresh(given: Array, shape: tuple[int, ...], *, zeros: bool = False) -> Any:
     except (MemoryError, RuntimeError) as error:  # PyTorch and JAX report it through RuntimeError
         size = math.prod(shape) * given.width
         raise BuildError(f"there is no room for a result of {size} bytes: {error}", bytes=size) from error
+    except (ImportError, AttributeError) as error:
+        raise BuildError(f"{given.library} makes no empty arrays that this library knows of; pass out=") from error
 
 
 def _launch(kernel: Kernel, given: Array, target: Array, stream: Any, *, device: str = "auto") -> None:
@@ -290,7 +312,7 @@ def _on_gpu(kernel: Kernel, given: Array, target: Array, stream: Any) -> None:
 
 
 def _device_array(array: Array) -> Address:
-    if array.library == "torch":
+    if not hasattr(array.value, "__cuda_array_interface__") or array.library == "torch":
         return Address(array.address)
     return Address(array.address, array.value.__cuda_array_interface__.get("stream"))
 

@@ -31,6 +31,10 @@ ALIGN: Final = 16
 MAX_RANK: Final = 8
 _ADDRESS_LIMIT: Final = 1 << 46
 _ENUMERATED: Final = 1 << 20
+_BACKWARDS: Final = (
+    "has a negative stride; what both sides walk backwards can be given forwards on both, anything else needs a copy "
+    "that runs forwards first (x.copy() in NumPy and CuPy, x.flip in PyTorch)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,16 @@ def pose_tensor(
     (Dim(extent=4, src=1, dst=6), Dim(extent=6, src=4, dst=1))
     """
     element = _element(dtype_name)
+    for layout, side in ((source, "source"), (destination, "destination")):
+        if not isinstance(layout, TileLayout):
+            raise PlanError(f"permute_tensor: the {side} {layout} is no TileLayout, which alone strides", rule="form")
     extents = _extents(shape, source, destination)
     for layout, side in ((source, "source"), (destination, "destination")):
         _check_side(layout, side)
     dims = fuse(source, destination)
     _check_injective(dims, destination)
+    if not isinstance(align, Sequence) or len(align) != 2 or not all(type(a) is int for a in align):
+        raise PlanError(f"permute_tensor: align = {align!r} must be two numbers of bytes", rule="alignment")
     # A pointer points at the layout's first element, which lies an offset after coordinate 0.
     aligns = (
         math.gcd(_alignment(a, element), _offset(layout) * element.bytes)
@@ -283,7 +292,7 @@ def _check_side(layout: TileLayout, side: str) -> None:
         (bool(layout.replica), "replica", "has replicas; a copy has one place per element"),
         (any(i.axis is not m for i in layout.shard) or set(layout.offset) - {"m"}, "axis", "leaves axis m"),
         (layout.params != (), "offset", "has a parameter in its offset; substitute a number"),
-        (any(i.extent != 1 and int(i.stride) < 0 for i in layout.shard), "stride", "has a negative stride; flip first"),
+        (any(i.extent != 1 and int(i.stride) < 0 for i in layout.shard), "stride", _BACKWARDS),
     ]
     for wrong, rule, words in problems:
         if wrong:
