@@ -61,6 +61,41 @@ k(const uint4* __restrict__ in, uint4* __restrict__ out, unsigned n) {
   if (i < n / 4) out[i] = in[i];
 }"""
 
+BATCH = """extern "C" __global__ void __launch_bounds__(256)
+k(const unsigned* __restrict__ in, unsigned* __restrict__ out, int B, int M, int N) {
+  __shared__ unsigned tile[32][33];
+  int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+  long long b = blockIdx.z;
+  for (int j = 0; j < 32; j += 8)
+    if (x < N && y + j < M) tile[threadIdx.y + j][threadIdx.x] = in[(b * M + (y + j)) * N + x];
+  __syncthreads();
+  x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;
+  for (int j = 0; j < 32; j += 8)
+    if (x < M && y + j < N) out[(b * N + (y + j)) * M + x] = tile[threadIdx.x][threadIdx.y + j];
+}"""
+PITCHED = """extern "C" __global__ void __launch_bounds__(256)
+k(const unsigned* __restrict__ in, unsigned* __restrict__ out, unsigned M, unsigned N, unsigned P, unsigned Q) {
+  unsigned x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
+  if (x < N && y < M) out[(unsigned long long)y * Q + x] = in[(unsigned long long)y * P + x];
+}"""
+HALVES = """extern "C" __global__ void __launch_bounds__(256)
+k(const unsigned short* __restrict__ in, unsigned short* __restrict__ out, int M, int N) {
+  __shared__ alignas(16) unsigned short tile[64][72];
+  for (int i = 0; i < 2; ++i) {
+    int v = threadIdx.x + 256 * i, r = v >> 3, c = (v & 7) * 8, y = blockIdx.y * 64 + r, x = blockIdx.x * 64 + c;
+    if (y < M && x < N) *(uint4*)&tile[r][c] = *(const uint4*)&in[(long long)y * N + x];
+  }
+  __syncthreads();
+  for (int i = 0; i < 2; ++i) {
+    int v = threadIdx.x + 256 * i, r = v >> 3, c = (v & 7) * 8, y = blockIdx.x * 64 + r, x = blockIdx.y * 64 + c;
+    if (y < N && x < M) {
+      unsigned w[4];
+      for (int j = 0; j < 4; ++j) w[j] = tile[c + 2 * j][r] | (unsigned)tile[c + 2 * j + 1][r] << 16;
+      *(uint4*)&out[(long long)y * M + x] = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+  }
+}"""
+
 
 def transpose(entry: str, dtype: str = "float32", *, block=(32, 8, 1), largest: int = LARGE) -> ClaimFamily:
     """An (M, N) matrix transposed: element (i, j) of the input is element (j, i) of the output."""
@@ -149,6 +184,56 @@ def test_a_grid_that_is_only_known_to_be_large_enough():
     found = refusal(texts()[SAMPLE], wider).counterexample
     assert found["GX"] > 1 << 26
     assert "out of bounds" in found  # 32*ctaid.x + tid.x became negative and passed the guard
+
+
+def test_a_batch_of_matrices_is_proved():
+    shape = ("B", "M", "N")
+    buffers = (SizedBuffer("in", "input", "uint32", "B*M*N", 4), SizedBuffer("out", "output", "uint32", "B*M*N", 4))
+    family = replace(
+        transpose("k", "uint32"),
+        grid=("(N + 31)//32", "(M + 31)//32", "B"),
+        params=(*buffers, Scalar("B", 32, 1, 1000), Scalar("M", 32, 1, 1 << 15), Scalar("N", 32, 1, 1 << 15)),
+        moves=(
+            SizedMove("in", SizedSide("S[(B,M,N):(M*N,N,1)]", shape), "out", SizedSide("S[(B,M,N):(M*N,1,M)]", shape)),
+        ),
+    )
+    text = compiled(BATCH)
+    assert all(o.verdict.ok for o in check_for_all_sizes(parse(text), family))
+    short = replace(family, grid=("(N + 31)//32", "(M + 31)//32", 1))
+    assert not all(o.verdict.ok for o in check_for_all_sizes(parse(text), short))
+
+
+def pitched(*given: str) -> ClaimFamily:
+    """A matrix copied from rows of pitch P to rows of pitch Q; what lies between the rows stays untouched."""
+    shape = ("M", "N")
+    buffers = (SizedBuffer("in", "input", "uint32", "M*P", 4), SizedBuffer("out", "output", "uint32", "M*Q", 4))
+    return replace(
+        transpose("k", "uint32"),
+        grid=("(N + 31)//32", "(M + 7)//8", 1),
+        params=(*buffers, *(Scalar(name, 32, 1, 1 << 18) for name in "MNPQ")),
+        moves=(SizedMove("in", SizedSide("S[(M,N):(P,1)]", shape), "out", SizedSide("S[(M,N):(Q,1)]", shape)),),
+        given=given,
+    )
+
+
+def test_pitches_are_sizes_like_any_other():
+    module = parse(compiled(PITCHED))
+    assert all(o.verdict.ok for o in check_for_all_sizes(module, pitched("P >= N", "Q >= N")))
+    assert not all(o.verdict.ok for o in check_for_all_sizes(module, pitched("P >= N")))
+
+
+@pytest.mark.slow
+def test_a_transpose_of_two_byte_elements_by_vectors_is_proved():
+    family = transpose("k", "uint16", block=(256, 1, 1))
+    family = replace(
+        family,
+        grid=("(N + 63)//64", "(M + 63)//64", 1),
+        params=(*family.params[:2], *(Scalar(name, 32, 8, 1 << 18) for name in "MN")),
+    )
+    module = parse(compiled(HALVES))
+    whole = replace(family, given=("M % 8 == 0", "N % 8 == 0"))
+    assert all(o.verdict.ok for o in check_for_all_sizes(module, whole))
+    assert not all(o.verdict.ok for o in check_for_all_sizes(module, replace(family, given=("M % 8 == 0",))))
 
 
 def test_what_is_counted_on_is_proved():

@@ -105,15 +105,24 @@ class Facts:
         return f"{what}!{len(self.atoms)}"
 
     def of_table(self, table: Table) -> Poly:
-        """A value that depends on the thread index alone: equal tables are one atom, constant ones a number."""
-        if (table == table[0]).all():
-            return self.number(int(table[0]))
+        """A value that depends on the thread index alone: ``first + step*atom``, so that what divides it is seen.
+
+        >>> facts = Facts()
+        >>> facts.of_table(np.array([8, 24, 40])), facts.of_table(np.array([0, 2, 4]))
+        (8 + 16*thread!0, 2*thread!0)
+        """
         values = table.astype(np.int64)
+        first, last = int(values.min()), int(values.max())
+        if last - first >= _LARGE:  # 64-bit patterns, not numbers that anybody adds up
+            return self.atom(self.fresh("thread"), first, last, table=values)
+        step = int(np.gcd.reduce(values - first))
+        if step == 0:
+            return self.number(first)
+        values = (values - first) // step
         key = ("table", values.tobytes())
         if key not in self._derived:
-            name = self.fresh("thread")
-            self._derived[key] = self.atom(name, int(values.min()), int(values.max()), table=values)
-        return self._derived[key]
+            self._derived[key] = self.atom(self.fresh("thread"), 0, int(values.max()), table=values)
+        return self._derived[key] * step + first
 
     def bounds(self, value: Poly) -> tuple[int, int]:
         """Bounds by interval arithmetic."""
