@@ -40,8 +40,8 @@ METRICS = {
 }
 #: Kernels per call of the profiler, and how long one call may take: a misspelt metric makes it hang.
 NCU_KERNELS, NCU_SECONDS = 60, 75
-#: Elements up to which kernels are proved for all data and base addresses; beyond, every thread is executed.
-PROVED_SYMBOLICALLY = 512
+#: Bytes of a buffer up to which kernels are proved for all data and base addresses; beyond, every thread is executed.
+PROVED_SYMBOLICALLY = 4096
 ROUNDS = 400
 BLOCKS = 132 * 16
 
@@ -135,7 +135,8 @@ def _case(folder: Path, kernel: Any, what: str, *, prove: bool) -> dict[str, Any
         case: dict[str, Any] = json.loads(record.read_text())
         if case["source"] == kernel.hashes()["source"] and (case["proved"] is not None or not prove):
             return case
-    kernel = certify(kernel, symbolic=kernel.problem.size <= PROVED_SYMBOLICALLY) if prove else kernel.compile()
+    size_bytes = kernel.claim.buffer("src").count * kernel.claim.width
+    kernel = certify(kernel, symbolic=size_bytes <= PROVED_SYMBOLICALLY) if prove else kernel.compile()
     cubin = record.with_suffix(".cubin")
     cubin.write_bytes(kernel.cubin.image)
     case = {"cubin": cubin.name, **_facts(kernel)}

@@ -2,6 +2,7 @@
 
     python benchmarks/permute_sweep.py benchmarks/results/permute_sweep.json        # about ten minutes on one core
     python benchmarks/permute_sweep.py out.json --share 0.02                        # a sample of every family
+    python benchmarks/permute_sweep.py out.json --only narrow                       # renews some rows of a report
 
 Every plan is checked here, from the layouts' places alone, with a bank simulator of its own: each element is read once
 and written once, by one thread, through consecutive and aligned places; the wavefronts of both phases are recounted.
@@ -271,6 +272,27 @@ def _addresses(elements: Any, at: Any, element_bytes: int, width: int) -> Any:
     return address
 
 
+def kind_of(source: Any, destination: Any, width: int) -> str:
+    """Say how words travel: intact, in closed blocks of at most 4/b words on either side, or in larger components."""
+    words = [places_of(side, width) // WORD for side in (source, destination)]
+    groups: dict[int, set[int]] = {}
+    for read, written in zip(*(w.tolist() for w in words), strict=True):
+        groups.setdefault(read, set()).add(written)
+    written = [set(group) for group in groups.values()]
+    if all(len(group) == 1 for group in written) and len(groups) == len(set(words[1].tolist())):
+        return "intact"
+    of: dict[int, int] = {}
+    members: dict[int, tuple[int, set[int]]] = {}
+    for number, group in enumerate(written):
+        joined = {of[word] for word in group if word in of}
+        reads = 1 + sum(members[old][0] for old in joined)
+        total = group.union(*(members.pop(old)[1] for old in joined))
+        members[number] = reads, total
+        of |= dict.fromkeys(total, number)
+    largest = max(max(reads, len(total)) for reads, total in members.values())
+    return "closed" if largest <= WORD // width else "larger"
+
+
 def reference_accepts(source: Any, destination: Any, width: int) -> bool:
     """Restate the reference's predicate: 32 P elements, P a power of two up to 32, and an XOR of slots by lane bits for
     which 32 lanes touch 32 different banks, in both phases.  Swizzled sides it refuses."""
@@ -308,6 +330,7 @@ class Row:
     condition_holds: int = 0
     exact_under_the_condition: int = 0
     clock_stopped: int = 0
+    kinds: dict[str, list[float]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
     def add(self, source: Any, destination: Any) -> None:
@@ -330,6 +353,8 @@ class Row:
         self.ratios.append(sum(costs) / (read_bound + write_bound))
         self.phases_above += costs != [read_bound, write_bound]
         self.reference_accepts += reference_accepts(source, destination, self.width)
+        if "narrow" in self.family:
+            self.kinds.setdefault(kind_of(source, destination, self.width), []).append(self.ratios[-1])
         if self.family.startswith("linear") and _condition(source, destination, self.width):
             self.condition_holds += 1
             self.exact_under_the_condition += costs == [source.size * self.width // (BANKS * WORD)] * 2
@@ -356,6 +381,16 @@ class Row:
         }
         if self.condition_holds:
             found["dimension_condition"] = [self.exact_under_the_condition, self.condition_holds]
+        if self.kinds:
+            found["by_kind"] = {
+                kind: {
+                    "planned": len(ratios),
+                    "at_their_bounds": sum(ratio == 1 for ratio in ratios),
+                    "mean_over_bound": round(float(np.mean(ratios)), 3),
+                    "worst_over_bound": round(max(ratios), 3),
+                }
+                for kind, ratios in sorted(self.kinds.items())
+            }
         if self.clock_stopped:
             found["searches_stopped_by_the_clock"] = self.clock_stopped
         return found
@@ -382,16 +417,22 @@ def _folded(columns: list[int], vector: int) -> int:
     return image
 
 
-def sweep(share: float, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Sweep a share of every family."""
+def sweep_family(family: Family, width: int, share: float) -> Row:
+    """Plan and judge a share of a family."""
+    pairs = list(family.requests(random.Random(f"{family.name} {width}")))
+    chosen = random.Random(width).sample(pairs, max(1, round(share * len(pairs)))) if share < 1 else pairs
+    row = Row(family.name, width)
+    for source, destination in chosen:
+        row.add(source, destination)
+    return row
+
+
+def sweep(share: float, only: str, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Sweep a share of the families whose names contain a text."""
     rows = []
-    for family in FAMILIES:
+    for family in (family for family in FAMILIES if only in family.name):
         for width in family.widths:
-            pairs = list(family.requests(random.Random(f"{family.name} {width}")))
-            chosen = random.Random(width).sample(pairs, max(1, round(share * len(pairs)))) if share < 1 else pairs
-            row = Row(family.name, width)
-            for source, destination in chosen:
-                row.add(source, destination)
+            row = sweep_family(family, width, share)
             found = row.json()
             rows.append(found)
             say(
@@ -454,10 +495,11 @@ def _machine() -> str:
     return f"{names[0] if names else platform.processor()}, one core, Python {platform.python_version()}"
 
 
-def report(share: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Sweep, time, and sum up."""
-    times = planning_times()
-    rows = sweep(share, say)
+def report(share: float, only: str, old: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """Sweep, time, and sum up; rows of families that are not swept now are kept."""
+    times = old["planning"] if old and only != "times" else planning_times()
+    made = {(row["family"], row["width"]): row for row in (*old.get("families", ()), *sweep(share, only, say))}
+    rows = [made[family.name, width] for family in FAMILIES for width in family.widths if (family.name, width) in made]
     wide = [row for row in rows if row["width"] >= WORD]
     # Pairs that are linear need no search for words.
     slowest, words = (
@@ -484,8 +526,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json", type=Path)
     parser.add_argument("--share", type=float, default=1.0, help="of every family")
+    parser.add_argument("--only", default="", help="families with this in their names (or: times); other rows are kept")
     arguments = parser.parse_args()
-    found = report(arguments.share, lambda text: print(text, flush=True))
+    old = json.loads(arguments.json.read_text()) if arguments.only and arguments.json.exists() else {}
+    found = report(arguments.share, arguments.only, old, lambda text: print(text, flush=True))
     arguments.json.write_text(json.dumps(found, indent=1) + "\n")
     fits = found["requests"] - found["beyond_the_register_limit"]
     print(f"the reference's predicate accepts {found['reference_accepts']} of {fits}; {found['refused']} refused here")

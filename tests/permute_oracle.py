@@ -6,9 +6,13 @@ wavefronts from sets of words per bank.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,20 @@ from codegen_cuda.permute.problem import Problem, pose
 from layoutalg import TileLayout
 
 LANES = 32
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 DTYPES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "complex128"}
+
+
+def benchmark(name: str) -> ModuleType:
+    """A benchmark as a module."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by name.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def strided(extents: Sequence[int], strides: Sequence[int]) -> TileLayout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import time
@@ -12,19 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from permute_oracle import benchmark
 
 from layoutalg import TileLayout
-
-PATH = Path(__file__).parents[1] / "benchmarks" / "permute_smem_h200.py"
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("permute_smem_h200", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = benchmark("permute_smem_h200")
     monkeypatch.setattr(module, "SHAPES", [("4x32 columns", "S[(4,32):(32,1)]", "S[(4,32):(1,4)]", 1)])
     monkeypatch.setattr(module, "WIDTHS", {4: "uint32"})
     monkeypatch.setattr(module, "TIMED", ("4x32 columns",))
@@ -49,6 +43,7 @@ def test_predictions_are_the_plan_plus_the_staging_copies(bench, tmp_path):
     assert timed["kernels"][timed["chosen"]]["wavefronts"] == 8
 
 
+@pytest.mark.slow
 def test_prepared_kernels_are_proved_kept_and_bound_by_hash(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "TIMED", ())
     bench.prepare(tmp_path, seconds=0)

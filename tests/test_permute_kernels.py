@@ -57,6 +57,16 @@ CASES: dict[str, tuple[Any, Any, Any, tuple[int, ...], str]] = {
     "words for two warps": (dense((32, 32), (0, 1)), dense((32, 32), (1, 0)), None, (1,), "words 2 warps"),
     "one element": (strided((1,), (1,)), strided((1,), (1,)) + 3, None, (1, 4, 16), "auto"),
     "company for four warps": (dense((3, 5, 4), (0, 1, 2)), dense((3, 5, 4), (1, 0, 2)), None, (1, 2), "words 4 warps"),
+    "a block's table with a tail": (
+        dense((21, 13), (0, 1)),
+        dense((21, 13), (1, 0)),
+        None,
+        (1, 4, 8, 16),
+        "table 4 warps",
+    ),
+    "a block's linear pair": (dense((16, 32), (0, 1)), dense((16, 32), (1, 0)), None, (2, 16), "gf2 2 warps"),
+    "a block's rotation": (dense((5, 13), (0, 1)), dense((5, 13), (0, 1)), None, (2, 16), "rotation 2 warps"),
+    "a block's own choice": (dense((24, 9), (0, 1)), dense((24, 9), (1, 0)), None, (1, 8), "auto 2 warps"),
     "a stage of one value": (
         strided((3, 4, 5), (27, 5, 1)),
         strided((3, 4, 5), (-21, 1, 5)) + 42,
@@ -115,14 +125,17 @@ def run_in_the_interpreter(kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
     width = kernel.claim.width
     data = np.random.default_rng(0).integers(0, 256, kernel.claim.buffer("src").count * width, dtype=np.uint8)
     data = data.view(f"V{width}")
-    return data, kernel.compile().run(data, device="cpu", uncertified=True)
+    ready = kernel if kernel.ptx is not None else kernel.compile()
+    return data, ready.run(data, device="cpu", uncertified=True)
 
 
 ALL = [(name, width) for name, case in CASES.items() for width in case[3]]
+#: One width of each case, another one from case to case.
+SOME = [(name, case[3][number % len(case[3])]) for number, (name, case) in enumerate(CASES.items())]
 
 
-@pytest.mark.parametrize(("name", "width"), ALL)
-def test_a_kernel_of_every_form_and_width_permutes_in_the_interpreter(name, width):
+@pytest.mark.parametrize(("name", "width"), [case for case in SOME if case[0] != "table far apart"])
+def test_a_kernel_of_every_form_permutes_in_the_interpreter(name, width):
     kernel = make(name, width)
     data, got = run_in_the_interpreter(kernel)
     assert (got == expected(kernel, data)).all()
@@ -146,12 +159,35 @@ def test_the_cases_cover_every_form_at_every_width_it_serves():
 CERTIFIED = [(name, width) for name, width in ALL if name != "table far apart"]
 
 
-@pytest.mark.parametrize(("name", "width"), CERTIFIED)
+@pytest.mark.parametrize(("name", "width"), ALL)
 @pytest.mark.slow
-def test_kernels_of_every_form_are_proved_from_plan_to_ptx(name, width):
-    kernel = make(name, width).certify()
-    failed = [row for row in kernel.certificate["obligations"] if row["verdict"] != "Proved"]
+def test_kernels_of_every_form_and_width_are_proved_from_plan_to_ptx_and_permute(name, width):
+    kernel = make(name, width)
+    kernel = kernel.certify() if (name, width) in CERTIFIED else kernel.compile()
+    failed = [row for row in (kernel.certificate or {}).get("obligations", ()) if row["verdict"] != "Proved"]
     assert not failed
+    data, got = run_in_the_interpreter(kernel)
+    assert (got == expected(kernel, data)).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "width", "form", "promised"),
+    [
+        (dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), 1, "xor", {"read"}),
+        (dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), 1, "rotation", {"read"}),
+        (dense((4, 8, 8), (0, 1, 2)), dense((4, 8, 8), (2, 1, 0)), 2, "gf2", None),
+        (dense((4, 32), (0, 1)), dense((4, 32), (1, 0)), 4, "xor", {"read", "write"}),
+    ],
+)
+def test_accesses_that_a_compiler_joins_are_promised_no_count_and_proved(source, destination, width, form, promised):
+    """Found on kernels of one byte: four stores to one word became one, and the certificate refused the plan's four."""
+    kernel = permute_layout(source, destination, dtype=DTYPES[width], plan=form)
+    assert promised is None or {bank.phase for bank in kernel.claim.banks} == promised
+    assert kernel.certify().certificate["proved"]
+
+
+def test_a_hundred_kernels_are_proved():
+    assert len(CERTIFIED) >= 100
 
 
 @pytest.mark.parametrize(("name", "width"), [("gf2 with idle lanes", 4), ("words torn apart", 1)])
@@ -160,6 +196,7 @@ def test_a_small_kernel_is_proved_from_plan_to_ptx(name, width):
     assert kernel.certificate["proved"], kernel.certificate["obligations"]
 
 
+@pytest.mark.slow
 def test_narrow_elements_share_registers_where_there_would_be_too_many():
     rows, columns = dense((96, 60), (0, 1)), dense((96, 60), (1, 0))
     kernel = permute_layout(rows, columns, dtype="u8", plan="table")
@@ -221,6 +258,7 @@ def test_a_stage_name_that_would_clash_with_the_code_is_refused(name):
     assert caught.value.facts["rule"] == "names"
 
 
+@pytest.mark.slow
 def test_stages_whose_words_start_anywhere_are_costed_at_the_worst_and_still_proved():
     layout = dense((3, 3, 31), (0, 1, 2))
     turned = strided((3, 3, 31), (93, 1, 3))

@@ -18,6 +18,7 @@ from codegen_cuda.buffers import Buffer, alloc, declare, match
 from codegen_cuda.expr import Expr
 from codegen_cuda.permute.blocks import block_body
 from codegen_cuda.permute.bodies import Phases, Sides, moved_dtype, slot_body, word_pointer
+from codegen_cuda.permute.joining import may_join
 from codegen_cuda.permute.lanes import lane_body
 from codegen_cuda.permute.linear import linear_sides
 from codegen_cuda.permute.packing import pack_problem, wide_plan
@@ -59,7 +60,12 @@ def claim_of(problem: Problem, plan: Plan, name: str) -> Claim:
         moves=(problem.move,),
         frame="carried",
         banks=tuple(
-            _promise(name, cost, plan) for name, cost in (("read", plan.read), ("write", plan.write)) if cost.uniform
+            _promise(name, cost, plan)
+            for name, cost, layout, listed in (
+                ("read", plan.read, problem.source, plan.reads),
+                ("write", plan.write, problem.destination, plan.writes),
+            )
+            if cost.uniform and not may_join(problem, plan, layout, listed)
         ),
     )
 
@@ -148,7 +154,8 @@ def _header(problem: Problem, plan: Plan) -> list[str]:
         *(line for candidate in plan.candidates for line in _considered(str(candidate).partition("; other forms")[0])),
         "Certification proves: every element is carried by exactly one lane and register; every destination receives",
         "the source's element; no stage disturbs a later one; both phases cost the wavefronts stated here, for every",
-        "stage and base address; and of the compiled PTX, that it does all that for all data.",
+        "stage and base address (less where the compiler joins narrow accesses); and of the compiled PTX, that it does",
+        "all that for all data.",
         f"Base pointers of the device function: shared memory, aligned to {max(ALIGN, problem.width)} bytes.",
     ]
 

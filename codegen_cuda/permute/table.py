@@ -25,6 +25,8 @@ from codegen_cuda.permute.task import Ints, Task, group_lanes, task_of
 __all__ = ["plan_table", "table_slots"]
 
 _TRIES = 4
+#: Narrow elements, which whole words serve better, try fewer: of each kind of attempt so many.
+_NARROW_TRIES = 3, 2
 #: Estimated instructions: taking two offsets out of a word, and a share of a 16-byte load from global memory.
 _PER_SLOT, _SETUP = 8, 8
 #: More colourings than one are worth their time up to this many elements.
@@ -87,7 +89,7 @@ class _Graph:
     """The multigraph of a task: elements are edges between banks."""
 
     def __init__(self, task: Task, lanes: int) -> None:
-        self.size, self.banks, self.lanes = task.size, task.banks, lanes
+        self.size, self.banks, self.lanes, self.is_narrow = task.size, task.banks, lanes, task.width < 4
         self.ends = tuple((task.units(side) % task.banks).tolist() for side in ("source", "destination"))
         self.degrees = tuple(int(np.bincount(end).max()) for end in self.ends)
 
@@ -103,6 +105,8 @@ class _Graph:
             return k * -(-a // k) + k * -(-b // k), k
 
         plain = sorted(range(fewest, high + 1), key=certain)[:_TRIES]
+        if self.is_narrow:
+            peeled, plain = peeled[: _NARROW_TRIES[0]], plain[: _NARROW_TRIES[1]]
         return [(k, True) for k in peeled] + [(k, False) for k in plain]
 
     def schedule(self, groups: int, *, peel: bool) -> Ints | None:
