@@ -55,6 +55,11 @@ STRIDED = """extern "C" __global__ void __launch_bounds__(256)
 k(const unsigned* __restrict__ in, unsigned* __restrict__ out, int M, int N) {
   for (long long i = blockIdx.x * 256 + threadIdx.x; i < (long long)M * N; i += gridDim.x * 256) out[i] = in[i];
 }"""
+ROLLED_STRIDE = """extern "C" __global__ void __launch_bounds__(256)
+k(const unsigned* __restrict__ in, unsigned* __restrict__ out, long long n) {
+  #pragma unroll 1
+  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < n; i += (long long)gridDim.x * 256) out[i] = in[i];
+}"""
 VECTORS = """extern "C" __global__ void __launch_bounds__(256)
 k(const uint4* __restrict__ in, uint4* __restrict__ out, unsigned n) {
   unsigned i = blockIdx.x * 256 + threadIdx.x;
@@ -387,7 +392,45 @@ def test_executing_some_sizes_refuses_what_the_proof_leaves_open():
     assert isinstance(executed[-1].verdict, Refuted)
 
 
-def test_a_loop_of_unknown_length_is_named_as_a_gap():
+def strided(grid, *sizes: Scalar) -> ClaimFamily:
+    """A vector of any number of words copied by a grid that need not be large enough."""
+    family = copy(given=())
+    return replace(family, grid=(grid, 1, 1), params=(*family.params[:2], Scalar("n", 64, 1, 1 << 34)), sizes=sizes)
+
+
+@pytest.mark.parametrize("family", [strided(64), strided("G", Scalar("G", 32, 1, 1 << 20))], ids=["64", "any"])
+def test_a_loop_of_unknown_length_is_proved_by_induction(family):
+    assert all(o.verdict.ok for o in check_for_all_sizes(parse(compiled(ROLLED_STRIDE)), family))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("gridDim.x * 256", "gridDim.x * 128"),
+        ("gridDim.x * 256", "gridDim.x * 512"),
+        ("(long long)gridDim.x * 256", "64 * 128"),
+        ("i < n", "i <= n"),
+        ("i < n", "i < n - 1"),
+        ("+ threadIdx.x", "+ threadIdx.x + 1"),
+        ("= in[i]", "= in[i > 0 ? i - 1 : i]"),
+        ("i += (long long)gridDim.x * 256", "i += 0"),
+    ],
+)
+def test_a_wrong_loop_of_unknown_length_is_not_accepted(old, new):
+    assert old in ROLLED_STRIDE
+    module = parse(compiled(ROLLED_STRIDE.replace(old, new)))
+    for family in (strided(64), strided("G", Scalar("G", 32, 1, 1 << 20))):
+        assert not all(o.verdict.ok for o in check_for_all_sizes(module, family))
+
+
+def test_a_loop_that_goes_one_too_far_is_refuted_with_its_thread():
+    found = refusal(compiled(ROLLED_STRIDE.replace("i < n", "i <= n")), strided(64)).counterexample
+    assert "out of bounds" in found
+    assert found["PTX line"] > 0
+
+
+def test_a_loop_that_the_compiler_unrolled_is_named_as_a_gap():
     family = replace(transpose("k", "uint32", block=(256, 1, 1)), grid=(64, 1, 1))
     (found,) = check_for_all_sizes(parse(compiled(STRIDED), file="k.ptx"), family)
     assert isinstance(found.verdict, Unknown)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from verify.ptx.parametric.execute import Access
 from verify.ptx.parametric.facts import Environment
+from verify.ptx.parametric.loops import is_trip
 from verify.ptx.parametric.model import Leaf, Model, Piece
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parametric.setting import Places
@@ -212,7 +213,7 @@ class Contents:
             table = all(self.facts.atoms[name].table is not None for name in monomial)
             (alone if table else rest)[monomial] = c
         block = Poly(rest, self.facts)
-        if not self.facts.is_uniform(block):
+        if not all(self.facts.atoms[name].uniform or is_trip(name) for name in block.atoms):
             # If a number wrapped on the way, the place where it does is worth a look.
             mixed = [self.facts.atoms[n] for n in sorted(value.atoms) if self.facts.atoms[n].definition is not None]
             doubts: list[Doubt] = [
@@ -312,15 +313,27 @@ class Contents:
                     raise _GapError(f"one tile of {step} does not cover the extent {extent}")
                 continue
             axes = [name for name in block.atoms if name.startswith("ctaid.")]
-            if len(axes) != 1 or block.terms != {(axes[0],): step} or axes[0] in used:
+            if len(axes) != 1 or axes[0] in used:
                 raise _GapError(f"tiles begin at {block}; supported is {step} times one index of the block")
             used.add(axes[0])
             count = self.model.setting.grid["xyz".index(axes[0][-1])]
+            if self._strided(block, axes[0], count, step):
+                continue
+            if block.terms != {(axes[0],): step}:
+                raise _GapError(f"tiles begin at {block}; supported is {step} times one index of the block")
             if not self.facts.is_at_least(count * step - extent, 0):
                 raise _GapError(f"{count} blocks of {step} along {axes[0][-1]} are not proved to cover {extent}")
         for axis, count in zip("xyz", self.model.setting.grid, strict=True):
             if f"ctaid.{axis}" not in used and not self.facts.is_at_least(1 - count, 0):
                 raise _GapError(f"blocks that differ along {axis} write the same elements")
+
+    def _strided(self, block: Poly, axis: str, count: Poly, step: int) -> bool:
+        """Whether tile ``index + count*k`` is taken in trip k of a loop: every tile is, by one block in one trip."""
+        trips = [name for name in block.atoms if is_trip(name)]
+        if len(trips) != 1:
+            return False
+        index, trip = (Poly({(name,): 1}, self.facts) for name in (axis, trips[0]))
+        return block == (index + count * trip) * step
 
     def _comes(self, places: Places, piece: Piece) -> None:
         """Whenever its coordinate is inside, the store happens."""

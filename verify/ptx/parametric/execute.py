@@ -16,7 +16,8 @@ import z3
 from verify.ptx.bytewise import Byte
 from verify.ptx.errors import PtxError
 from verify.ptx.ops_base import BlockBarrier, Branch, Compute, Exit, Load, Store, WarpBarrier
-from verify.ptx.parametric.facts import Facts
+from verify.ptx.parametric import loops
+from verify.ptx.parametric.facts import PRODUCT, Facts, constants
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parametric.words import Pred, Word, Words
 from verify.ptx.program import Constant, Memory, ParamRef, Program, Register, Special, Step, Symbol, Target
@@ -93,6 +94,8 @@ class _Execution:
         self.accesses: list[Access] = []
         self.ready: dict[int, _Path] = {}
         self.epochs = (0, 0)
+        self.headers = loops.headers(program)
+        self.loops: dict[int, loops.Loop] = {}
 
     def fail(self, reason: str, step: Step) -> PtxError:
         return PtxError(f"{reason}: {step.text}", file=self.program.file, line=step.line)
@@ -110,6 +113,10 @@ class _Execution:
                 step = self.program.steps[at]
                 if left < 0:
                     raise self.fail("too many steps", step)
+                if at in self.headers and at not in self.loops:
+                    self.loops[at] = loops.Loop(
+                        dict(path.registers), path.conditions, len(self.accesses), self.epochs, frozenset(self.ready)
+                    )
                 following = self.step(at, step, path)
                 if following is None:
                     break
@@ -194,10 +201,56 @@ class _Execution:
             path.conditions = rest
             return at + 1
         if target.step <= at:
-            raise self.fail("a loop whose number of trips depends on unknowns", step)
+            try:
+                return self.repeat(self.loops[target.step], guard, target.step, at, path)
+            except loops.LoopError as error:
+                raise self.fail(f"a loop whose number of trips depends on unknowns: {error}", step) from None
         self.add(target.step, _Path((*path.conditions, guard), dict(path.registers)))
         self.add(at + 1, _Path(rest, path.registers))
         return None
+
+    def repeat(self, loop: loops.Loop, guard: Pred, first: int, at: int, path: _Path) -> int | None:
+        """The end of a trip: of the first one, of an unknown one to learn when the loop goes on, of a final one."""
+        shared = any(access.space != "global" for access in self.accesses[loop.accesses :])
+        if self.epochs != loop.epochs or shared or frozenset(self.ready) != loop.waiting:
+            raise loops.LoopError("it has barriers, uses shared memory, or has several ways out")
+        facts = self.facts
+        if loop.trip is None:
+            loops.measure(loop, path.registers, facts)
+            self.again(loop, (), first)
+            return None
+        loops.check_step(loop, path.registers)
+        trip = facts.term(loop.trip)
+        if loop.again is None:
+            loop.again = guard.condition
+            before = loops.at_trip(facts, loop, guard.condition, loop.trip - 1)
+            last = loops.at_trip(facts, loop, guard.condition, facts.number(loop.most))
+            self.facts.path = tuple(c.condition for c in loop.conditions)
+            products = [fact for name in constants(before) for fact in self.about(name)]
+            if not facts.prove(z3.Implies(z3.And(trip >= 1, guard.condition), before), extra=products).ok:
+                raise loops.LoopError("it is not proved that the trips before a trip happen")
+            if not facts.prove(z3.Not(last), extra=products).ok:
+                raise loops.LoopError("it is not proved that it ends")
+            self.again(loop, (Pred(z3.Or(trip == 0, before)),), first)
+            return None
+        if loop.again.get_id() != guard.condition.get_id():
+            raise loops.LoopError("when it goes on differs between trips")
+        # What the loop leaves in its registers is not followed.
+        kept = {name: value for name, value in loop.registers.items() if name not in loop.growth}
+        path.conditions, path.registers = loop.conditions, kept
+        return at + 1
+
+    def about(self, name: str) -> list[Any]:
+        """What the solver should know of a product."""
+        return self.facts.products(Poly({tuple(name.split(PRODUCT)): 1}, self.facts))
+
+    def again(self, loop: loops.Loop, conditions: Conditions, first: int) -> None:
+        """Execute a loop once more, for an unknown trip."""
+        assert loop.trip is not None
+        del self.accesses[loop.accesses :]
+        for inner in [at for at in self.loops if at > first]:
+            del self.loops[inner]
+        self.add(first, _Path((*loop.conditions, *conditions), loops.begin_trip(loop, loop.trip)))
 
     def barrier(self, step: Step, guard: Pred, path: _Path) -> None:
         """A barrier orders only when everybody comes."""
