@@ -191,6 +191,7 @@ def test_a_grid_that_is_only_known_to_be_large_enough():
     assert "out of bounds" in found  # 32*ctaid.x + tid.x became negative and passed the guard
 
 
+@pytest.mark.slow
 def test_a_batch_of_matrices_is_proved():
     shape = ("B", "M", "N")
     buffers = (SizedBuffer("in", "input", "uint32", "B*M*N", 4), SizedBuffer("out", "output", "uint32", "B*M*N", 4))
@@ -293,7 +294,7 @@ def mutant(old: str, new: str) -> str:
     return texts()[SAMPLE].replace(old, new, 1)
 
 
-@pytest.mark.parametrize("name", list(MUTANTS)[:: len(MUTANTS) // 3])
+@pytest.mark.parametrize("name", list(MUTANTS)[:: len(MUTANTS) // 2])
 def test_a_wrong_transpose_is_refused_by_proof_with_a_witness(name):
     check_mutant(name)
 
@@ -318,6 +319,7 @@ def check_mutant(name: str) -> None:
     assert any(isinstance(o.verdict, Refuted) for o in executed)
 
 
+@pytest.mark.slow
 def test_a_thread_may_store_its_element_twice():
     text = mutant("st.global.f32 	[%rd36], %f6;", "st.global.f32 [%rd36], %f6; st.global.f32 [%rd36], %f6;")
     assert all(o.verdict.ok for o in check_for_all_sizes(parse(text), transpose("transpose_tiled")))
@@ -333,6 +335,7 @@ def test_a_product_in_32_bits_is_refused_with_sizes_at_which_it_wraps(name):
     assert found["M"] * found["N"] > 1 << 31
 
 
+@pytest.mark.slow
 def test_a_product_in_32_bits_is_right_where_the_claim_keeps_it_small():
     old, new, _ = NARROW["32 bits, signed, to load"]
     small = replace(transpose("transpose_tiled"), given=("M*N <= 2**31 - 1",))
