@@ -170,6 +170,7 @@ def _laws() -> Iterator[Law]:
         ],
         run=_run_parts,
         judge=_judge_parts,
+        values=(0, 1, -2),
         mutants={"the inverse permutation": [Patch(permute_groups, _inverse)]},
     )
     yield family(

@@ -177,11 +177,12 @@ def _one_axis(table: Any, count: int, unit: int) -> Any:
 
 
 def _families() -> Iterator[Law]:
-    for name, scope, members, mutants in (
+    for name, scope, members, values, mutants in (
         (
             "tables_on_one_axis",
             "every table of up to 8 values on one axis; all values",
             [Unknowns(size, "m") for size in range(1, 9)],
+            (0, 1, 2),
             {
                 "only two blocks looked at": [Patch(_right_block, _first_only)],
                 "the last failure named": [Patch(recognise._least, lambda a, b: max(a or b, b))],
@@ -191,6 +192,7 @@ def _families() -> Iterator[Law]:
             "tables_on_two_axes",
             "every table of 2 to 5 values on two axes; all values",
             [Unknowns(size, "ml") for size in range(2, 6)],
+            (0, 1),
             {"one axis looked at": [Patch(_right_run, _one_axis)]},
         ),
     ):
@@ -203,6 +205,7 @@ def _families() -> Iterator[Law]:
             run=_run_unknown,
             judge=_judge_unknown,
             mutants=mutants,
+            values=values,
         )
 
 
