@@ -34,6 +34,7 @@ from verify.ptx.ops_base import (
     WarpBarrier,
 )
 from verify.ptx.parse import WIDTHS
+from verify.ptx.partings import START, Marks, Partings
 from verify.ptx.program import (
     Constant,
     Memory,
@@ -104,6 +105,7 @@ class Path:
 
     condition: Any
     registers: dict[str, Any]
+    marks: Marks = START
 
 
 def linear_index(specials: Mapping[str, Any], block: tuple[int, int, int]) -> Any:
@@ -156,6 +158,7 @@ class Execution:
         self.warp = WarpEffects(self)
         self._unknowns()
         self.guesses = Guesses(block, grid)
+        self.partings = Partings()
         self.decider = z3.SolverFor("QF_BV")
         self.decider.set("rlimit", 2_000_000)
         self.decider.add(*self.given)
@@ -218,8 +221,8 @@ class Execution:
                 second = self.unknown(present, "undefined") if second is None else second
             same = first.get_id() == second.get_id()
             merged[name] = first if same else z3.simplify(z3.If(other.condition, first, second))
-        condition = z3.simplify(z3.Or(other.condition, path.condition))
-        self.ready[at] = Path(condition if self.possible(z3.Not(condition)) else z3.BoolVal(True), merged)
+        marks, condition = self.partings.join((other.marks, other.condition), (path.marks, path.condition))
+        self.ready[at] = Path(condition if self.possible(z3.Not(condition)) else z3.BoolVal(True), merged, marks)
 
     def unknown(self, like: Any, what: str) -> Any:
         """A constant of which nothing is known."""
@@ -264,11 +267,12 @@ class Execution:
         if taken is None:
             if not ends and target <= at:
                 raise self.fail("a loop whose end depends on unknowns", step)
+            (yes, taken_under), (no, passed_under) = self.partings.part(path.marks, path.condition, guard)
             if ends:
-                path.condition = z3.simplify(z3.And(path.condition, z3.Not(guard)))
+                path.marks, path.condition = no, passed_under
                 return at + 1
-            self.add(target, Path(z3.simplify(z3.And(path.condition, guard)), dict(path.registers)))
-            self.add(at + 1, Path(z3.simplify(z3.And(path.condition, z3.Not(guard))), path.registers))
+            self.add(target, Path(taken_under, dict(path.registers), yes))
+            self.add(at + 1, Path(passed_under, path.registers, no))
             return None
         if not taken:
             return at + 1

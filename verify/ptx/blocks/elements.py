@@ -17,6 +17,7 @@ from verify.ptx.blocks.partition import Ints
 __all__ = ["Elements", "Tile"]
 
 _MOST_LOOKED_AT: Final = 1 << 26
+_THIN: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +50,15 @@ class Tile:
             chosen = np.flatnonzero(reads == number)
             origins[number] = (chosen, tags[chosen] % PLACES)
         return cls(at, origins)
+
+
+def _clusters(places: Ints, digits: Ints) -> list[slice]:
+    """Parts of what one block writes: two where a gap divides it, as where it also writes the end of a tensor."""
+    box = float(np.prod((digits.max(axis=1) - digits.min(axis=1) + 1).astype(float)))
+    if box <= _THIN * len(places):
+        return [slice(None)]
+    at = int(np.argmax(np.diff(places))) + 1
+    return [slice(None, at), slice(at, None)]
 
 
 class Elements:
@@ -104,10 +114,13 @@ class Elements:
         for into in reads.values():
             good &= (read - self.nest.read) * self.width == into
         chosen = np.flatnonzero(good)
-        written.append(Written(blocks[chosen], shift[:, chosen], places, (low, high), out[chosen] // self.width))
+        for part in _clusters(places, digits) if len(blocks) == 1 else [slice(None)]:
+            ends = digits[:, part].min(axis=1), digits[:, part].max(axis=1)
+            moved = out[chosen] // self.width
+            written.append(Written(blocks[chosen], shift[:, chosen], places[part], ends, moved))
         for index in np.flatnonzero(~good).tolist():
-            moved = {number: int(into[index]) for number, into in reads.items()}
-            found = self._look_at(tile, int(blocks[index]), int(out[index]), moved, written)
+            into_by = {number: int(into[index]) for number, into in reads.items()}
+            found = self._look_at(tile, int(blocks[index]), int(out[index]), into_by, written)
             if found is not None:
                 return (int(blocks[index]), *found)
         return None
