@@ -124,8 +124,7 @@ def _agree(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 
 _right_plain = slicing.slice_plain
-_right_table = slicing._box_values
-_right_refusal = slicing._refusal
+_right_slice = slicing.slice_iters
 
 
 def _start_forgotten(iters: Any, shape: Any, region: Any) -> Any:
@@ -142,17 +141,17 @@ def _end_for_length(iters: Any, shape: Any, region: Any) -> Any:
     return tuple(Iter(end, it.stride, it.axis) for it, end in zip(found[0], ends, strict=True)), found[1]
 
 
-def _columns_first(iters: Any, shape: Any, region: Any, limit: int) -> Any:
-    """The box listed with its first dimension fastest."""
-    order = range(len(shape))[::-1]
-    values = _right_table(iters, shape, region, prod(interval.length for interval in region))
-    lengths = [interval.length for interval in region]
-    return {a: column.reshape(lengths).transpose(*order).reshape(-1)[:limit] for a, column in values.items()}
+def _columns_first(iters: Any, shape: Any, region: Any) -> Any:
+    """Shape and box read with the first dimension fastest."""
+    return _right_slice(iters, shape[::-1], region[::-1])
 
 
-def _one_later(*arguments: Any) -> NotExpressibleError:
-    right = _right_refusal(*arguments)
-    return NotExpressibleError(f"index {right.index + 1}, one after that of: {right}", index=right.index + 1)
+def _one_later(iters: Any, shape: Any, region: Any) -> Any:
+    try:
+        return _right_slice(iters, shape, region)
+    except NotExpressibleError as right:
+        later = (right.index or 0) + 1
+        raise NotExpressibleError(f"index {later}, one after that of: {right}", index=later) from right
 
 
 def _rounded(value: Any, divisor: int) -> Any:
@@ -185,8 +184,8 @@ LAWS: tuple[Law, ...] = (
         run=_run,
         judge=_judge,
         mutants={
-            "the box listed column by column": [Patch(_right_table, _columns_first)],
-            "the first failure one too late": [Patch(_right_refusal, _one_later)],
+            "the first dimension fastest": [Patch(_right_slice, _columns_first)],
+            "the first failure one too late": [Patch(_right_slice, _one_later)],
         },
     ),
     exhaustive(
