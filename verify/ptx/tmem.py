@@ -326,13 +326,15 @@ class TensorMemory:
             return
         cell = int(cells[clash.row].reshape(-1)[clash.column]) % _CELLS
         where = f"lane {cell // COLUMNS}, column {cell % COLUMNS}"
+        address = (cell // COLUMNS << 16) + cell % COLUMNS
         warp = int(warps[clash.row])
         if clash.kind == "pending":
             message = f"{where} has a store under way (wait::st is missing)"
-            raise self.fault("tmem-pending", message, step, warp)
+            raise self.fault("tmem-pending", message, step, warp, address=address)
         block, thread = self.machine.lanes.describe(clash.who)
         message = f"{where} is used with no barrier after another warp {clash.role} it"
-        raise self.fault("race", message, step, warp, other=f"block {block}, the warp of thread {thread}")
+        other = f"block {block}, the warp of thread {thread}"
+        raise self.fault("race", message, step, warp, address=address, other=other)
 
     def load(self, step: Step, group: Group) -> None:
         effect = step.operation.effect
@@ -351,7 +353,8 @@ class TensorMemory:
             cell = int(access.cells[missing][0]) % _CELLS
             half = "" if effect.packed else " (or its upper half)"
             message = f"lane {cell // COLUMNS}, column {cell % COLUMNS}{half} was never defined"
-            raise self.fault("uninitialised-tmem", message, step, int(warps[row]), lane=int(thread))
+            address = (cell // COLUMNS << 16) + cell % COLUMNS
+            raise self.fault("uninitialised-tmem", message, step, int(warps[row]), address=address, lane=int(thread))
         self.reading[flat] = True
         self.loads.append(_Flight(warps, flat))
         self.clock += 1
