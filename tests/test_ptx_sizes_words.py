@@ -147,7 +147,7 @@ def test_what_a_word_says_of_its_bits_is_true(operation):
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", EXACT, ids=lambda row: row.name)
 def test_what_a_word_says_of_its_bits_is_true_for_every_operation(operation):
-    tried(operation, 4 if operation in QUICK else 1)
+    tried(operation, 2 if operation in QUICK else 1)
 
 
 @pytest.mark.parametrize("name", ["add.s32", "mad.lo.s32", "mul.wide.s32", "sub.s32", "cvt.s64.s32", "min.s32"])
