@@ -60,6 +60,7 @@ class Separated:
     def __init__(self, count: int) -> None:
         self.classes = Partition(count)
         # Arrays are kept with what was computed from them: the number of one that is gone would be given to another.
+        self._epoch = 0
         self._relative: dict[tuple[int, int], tuple[Words, Words, Ints]] = {}
 
     def made(self, width: int, threads: Array, blocks: Array | None) -> Parts:
@@ -107,7 +108,10 @@ class Separated:
 
     def differences(self, blocks: Words, width: int) -> tuple[Words, Ints]:
         """Of a block's part: the representatives' values, and every block's signed difference to its own one."""
-        key = (id(blocks), self.classes.epoch * 128 + width)
+        key = (id(blocks), width)
+        if self._epoch != self.classes.epoch:
+            self._relative.clear()
+            self._epoch = self.classes.epoch
         if key not in self._relative:
             base = blocks[self.classes.first]
             gap = np.uint64(_WORD - width)
