@@ -74,10 +74,10 @@ def mutants(module: Module, entry: str | None = None) -> Iterator[Mutant]:
 
 
 def _changed_tables(module: Module) -> Iterator[Mutant]:
-    """One element of an initialised table of the module changed; of long tables 256 elements evenly."""
+    """One element of an initialised table of the module changed; of tables of over 128 elements about 32, evenly."""
     for number, variable in enumerate(module.variables):
         values = variable.init or ()
-        for index in range(0, len(values), max(1, len(values) // 256)):
+        for index in range(0, len(values), 1 if len(values) <= 128 else len(values) // 32 + 1):
             value = values[index]
             init = (*values[:index], value ^ 1, *values[index + 1 :])
             tables = (*module.variables[:number], replace(variable, init=init), *module.variables[number + 1 :])
