@@ -7,12 +7,13 @@ import itertools
 import oracle
 import pytest
 import strategies
+import sympy
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 from strategies import attempt, boxed
 
-from layoutalg import NotExpressibleError, Param, RangeError, RegionError, TileLayout, UndecidedError
-from layoutalg.algebra.slicing import MAX_TABULATED
+from layoutalg import NotExpressibleError, Param, RangeError, RegionError, S, TileLayout, UndecidedError
+from layoutalg.algebra.ragged import MAX_TABULATED
 from verify.results import certify_slice
 from verify.verdict import Proved, Refuted
 
@@ -259,12 +260,49 @@ def test_huge_layouts_are_sliced_by_their_digits():
     assert caught.value.index == (1 << 20) - 5
 
 
-def test_a_box_that_fits_no_regrouping_is_judged_point_by_point_up_to_a_stated_limit():
-    side = 1 << 13
-    layout = TileLayout.from_iters(shard=[(side - 1, 1, "m"), (side + 1, side, "m")])
-    region = ((0, side + 1), (0, side - 2))
-    with pytest.raises(UndecidedError, match=str(MAX_TABULATED)):
-        layout.slice((side + 1, side - 1), region)
+@pytest.mark.parametrize(
+    ("layout", "shape", "region", "want"),
+    [
+        # all in one block, whose rows of 3 do not divide it
+        ("S[(6,1000000000):(7,3)]", (2 * 10**9, 3), ((5, 10**8), (0, 2)), "S[(99999995,2):(9,3)] + 45"),
+        # 400 blocks of 1,000 rows and one element: the columns of each start one further to the left
+        (
+            "S[(1000,1000001):(5000000,3)]",
+            (1000001, 1000),
+            ((0, 400000), (500, 510)),
+            "S[(400,1000,10):(4999997,3000,3)] + 1500",
+        ),
+        # beyond 64 bits
+        ("S[(3,1180591620717411303424):(5,7)]", (1 << 70, 3), ((5, 100), (0, 2)), "S[(95,2):(21,7)] + 105"),
+    ],
+)
+def test_large_boxes_of_shapes_that_do_not_group_are_sliced_by_digits(layout, shape, region, want):
+    layout = TileLayout.parse(layout)
+    answer = layout.slice(shape, region)
+    assert str(answer) == want
+    for coord in itertools.product(*({b, b + 1, (b + e) // 2, e - 2, e - 1} for b, e in region)):
+        r = [x - b for x, (b, _) in zip(coord, region, strict=True)]
+        assert answer.apply(*r, shape=tuple(e - b for b, e in region)) == layout.apply(*coord, shape=shape)
+
+
+def test_boxes_of_shapes_that_do_not_group_are_sliced_for_unknown_strides():
+    a, b = sympy.symbols("a b", positive=True, integer=True)
+    layout = TileLayout(S[(3, 8) : (a, b)])
+    assert str(layout.slice((8, 3), ((0, 2), (0, 2)))) == str(TileLayout(S[(2, 2) : (3 * b, b)]))
+    with pytest.raises(UndecidedError, match="no sum of digits"):
+        layout.slice((8, 3), ((0, 4), (0, 2)))
+
+
+def test_a_large_box_is_refused_from_its_first_values():
+    layout = TileLayout.parse("S[(6,100000000,5):(3000000004@laneid,3,1)]")
+    with pytest.raises(NotExpressibleError) as caught:
+        layout.slice((10**9, 3), ((0, 10**9), (0, 2)))
+    assert caught.value.index == 7
+
+
+def test_a_large_box_that_begins_like_a_layout_and_has_no_digits_is_undecided():
+    with pytest.raises(UndecidedError, match=f"the first {MAX_TABULATED} are as in"):
+        TileLayout.parse("S[(6,1000000000):(7,3)]").slice((2 * 10**9, 3), ((5, 5 * 10**8), (0, 2)))
 
 
 def test_a_refusal_keeps_its_facts_when_it_is_pickled():

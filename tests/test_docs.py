@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from codegen_cuda.cli import app
 from layoutalg.algebra.canonical import MAX_SET
-from layoutalg.algebra.slicing import MAX_TABULATED
+from layoutalg.algebra.ragged import MAX_TABULATED
 from layoutalg.draw.places import MOST_PLACES
 
 ROOT = Path(__file__).resolve().parents[1]

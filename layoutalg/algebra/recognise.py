@@ -60,10 +60,15 @@ def recognise(table: Mapping[str | Axis, ArrayLike] | ArrayLike) -> TileLayout:
     return _make(shard, (), offset)
 
 
-def recognise_values(values: Mapping[Axis, NDArray[Any]]) -> tuple[Iters, dict[Axis, int]]:
+def recognise_values(values: Mapping[Axis, NDArray[Any]], total: int | None = None) -> tuple[Iters, dict[Axis, int]]:
     """Return canonical iters and the offset of a table, one flat int array of equal length per axis.
 
     Law (verify.laws.recognise): evaluating the result gives the table back; it fails only where no layout has it.
+
+    Args:
+        values: the table.
+        total: its true length, where only its first values are given: then a failure is one of the whole table, and
+            an answer is the layout of ``total`` elements that goes on as these values begin.
 
     Raises:
         NotExpressibleError: no layout has these values; ``index`` is the first at which every layout that agrees
@@ -76,7 +81,7 @@ def recognise_values(values: Mapping[Axis, NDArray[Any]]) -> tuple[Iters, dict[A
     """
     table, count = _check_table(values)
     offset = {axis: int(column[0]) for axis, column in values.items() if column[0]}
-    iters, failure = _read(table, count)
+    iters, failure = _read(table, count if total is None else total)
     if failure is not None:
         index, reason = failure
         raise NotExpressibleError(f"recognise: no layout has these values: {reason}", index=index, reason=reason)

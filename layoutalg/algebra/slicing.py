@@ -20,20 +20,19 @@ dimension's interval is (a run that breaks at multiples of e only cannot fit a d
 
 A shape whose boundaries the layout does not have is first simplified: full inner dimensions and single outer indices
 merge with their neighbours, inner dimensions that group are sliced alone, and whole inner digits are taken off.  What
-still does not group is judged point by point by the recogniser.
+still does not group is the business of :mod:`layoutalg.algebra.ragged`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
-from layoutalg.algebra.recognise import recognise_values
+from layoutalg.algebra.ragged import Box, affine_digits, read_box, take_off_whole_digits
 from layoutalg.algebra.refusing import Head, first_failure
-from layoutalg.axis import Axis
 from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
 from layoutalg.index import Affine, bounds, divide, flatten, split
@@ -50,9 +49,6 @@ from layoutalg.iters import (
 )
 
 __all__ = ["Interval", "Region", "check_region", "slice_iters", "slice_plain"]
-
-#: A box that no regrouping fits is tabulated up to this many points.
-MAX_TABULATED = 1 << 24
 
 
 class Interval(NamedTuple):
@@ -172,8 +168,8 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
     Raises:
         NotExpressibleError: ``index`` is the first index of the box at which every layout fails; with parameters or
             symbols, the index that the rule names.
-        UndecidedError: dimensions that the layout does not group by have over ``MAX_TABULATED`` points, whole inner
-            digits not counted.
+        UndecidedError: dimensions that the layout does not group by have over 2^24 points, whole inner digits not
+            counted; no digits were found in which the values are affine, and the first 2^24 are as in some layout.
 
     >>> from layoutalg.iters import make_iter
     >>> slice_iters((make_iter(4, 10), make_iter(4, 1)), (16,), (Interval(2, 8),))
@@ -199,7 +195,7 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
         inner *= count
     if why is not None:
         outer = canonical_shard(grouped[: seps[1]])
-        sliced, start = _slice_by_table(outer, extents[:whole], box[:whole], inner, why)
+        sliced, start = _slice_ragged(outer, extents[:whole], box[:whole], inner, why)
         parts.insert(0, sliced)
         offset = combine(offset, start)
     return tuple(it for part in parts for it in part), offset
@@ -340,66 +336,40 @@ def _one_axis(extent: int, vector: Vector, index: int) -> Iter:
     return Iter(extent, *found)
 
 
-def _slice_by_table(
+def _slice_ragged(
     iters: Iters, shape: Shape, region: Region, inner: int, why: NotExpressibleError
 ) -> tuple[Iters, Vector]:
-    """Judge dimensions that the layout does not group by, point by point; a point is ``inner`` elements of the box."""
+    """Slice dimensions that the layout does not group by; a point of them is ``inner`` elements of the box."""
+    asked = f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)}"
+    if not all(type(x) is int for x in (*(it.extent for it in iters), *shape, *(x for i in region for x in i))):
+        raise NotExpressibleError(
+            f"{asked} has a symbolic begin or extent, and the layout does not follow the shape's dimensions. {why}",
+            region=region,
+        ) from why
+    box = Box(iters, shape, tuple(i.begin for i in region), tuple(i.length for i in region))
+    start = vector_at(iters, flatten(box.begin, shape))
+    rest, full = take_off_whole_digits(box)
+    digits = affine_digits(rest)
+    if digits is not None:
+        return (*digits, *full), start
     if not _is_concrete(iters, region):
-        raise NotExpressibleError(
-            f"slice: {show_region(region)} of {show_shape(shape)} has a symbolic begin or stride, and the layout does "
-            f"not follow the shape's dimensions. {why}",
-            region=region,
-        ) from why
-    iters, shape, region, full = _divide_out(iters, shape, region)
-    inner *= math.prod(it.extent for it in full)
-    count = math.prod(interval.length for interval in region)
-    if count > MAX_TABULATED:
         raise UndecidedError(
-            f"slice: {show_region(region)} of {show_shape(shape)} fits no regrouping of {show_iters(iters)} and has "
-            f"{count} points; boxes of this kind are decided up to {MAX_TABULATED}. {why}",
+            f"{asked}: the values are no sum of digits, and a table of them needs strides that are numbers. {why}",
             region=region,
         ) from why
-    values = _box_values(iters, shape, region, count)
+    count = math.prod(rest.lengths)
     try:
-        found, start = recognise_values(values)
+        found, known = read_box(rest)
     except NotExpressibleError as error:
-        raise NotExpressibleError(
-            f"slice: {show_region(region)} of {show_iters(iters)} as {show_shape(shape)} is no layout: {error}",
-            index=error.index * inner,
+        index = error.index * inner * math.prod(it.extent for it in full)
+        raise NotExpressibleError(f"{asked} is no layout: {error}", index=index, region=region) from error
+    if known < count:
+        raise UndecidedError(
+            f"{asked} fits no regrouping and has {count} points; the first {known} are as in {show_iters(found)}, "
+            f"and the others were not judged. {why}",
             region=region,
-        ) from error
+        ) from why
     return (*found, *full), start
-
-
-def _divide_out(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Shape, Region, Iters]:
-    """Take off the inner digits that the box has whole: what is left of all three, and those digits."""
-    full: Iters = ()
-    while iters and shape[-1] > 1:
-        extent, stride, axis = iters[-1]
-        common = math.gcd(extent, shape[-1], *region[-1])
-        if common == 1:
-            break
-        full = (Iter(common, stride, axis), *full)
-        iters = canonical_shard((*iters[:-1], Iter(extent // common, stride * common, axis)))
-        shape = (*shape[:-1], shape[-1] // common)
-        region = (*region[:-1], Interval(*(x // common for x in region[-1])))
-    return iters, shape, region, full
-
-
-def _box_values(iters: Iters, shape: Shape, region: Region, count: int) -> dict[Axis, Any]:
-    """Tabulate the values of an integer box, in row-major order."""
-    import numpy as np
-
-    from layoutalg.algebra.evaluate import evaluate_exactly
-
-    position = np.arange(count, dtype=np.int64)
-    index: Any = np.zeros(count, dtype=np.int64)
-    pitch = 1
-    for extent, interval in zip(reversed(shape), reversed(region), strict=True):
-        index = index + (interval.begin + position % interval.length) * pitch
-        position = position // interval.length
-        pitch *= extent
-    return evaluate_exactly(iters, index)
 
 
 def _first_failure(iters: Iters, shape: Shape, region: Region, dim: Head, inner: int) -> int:

@@ -3,8 +3,8 @@
 A sum has the boundaries of its parts (see :mod:`layoutalg.algebra.tiling`), so its digits split into those of the two:
 the known part's must be what they should, the other's are the answer (divided by W, for the outer of a tiling).
 
-``S[(2,4):(8,1)]`` over (8,), for example, is a tiling of ``S[4:1]``, which spans 4: its outer digit (2:8) is 4 times the
-outer layout, ``S[2:2]``.
+``S[(2,4):(8,1)]`` over (8,), for example, is a tiling of ``S[4:1]``, which spans 4: its outer digit (2:8) is 4 times
+the outer layout, ``S[2:2]``.
 
 What remains is one question per axis: given finite sets A and B, which sum of progressions C has ``B + W*C = A``?  Its
 least element is forced.  Where replicas leave a choice the answer has the fewest places, then the fewest iters, then

@@ -28,6 +28,7 @@ GROUPS: Final = (
     "grouping",
     "slicing",
     "slicing_numbers",
+    "ragged",
     "permuting",
     "tiling",
     "summands",

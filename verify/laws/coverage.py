@@ -58,7 +58,7 @@ COVERED: Final = MappingProxyType(
             "sets.operations",
             "grouping.regroup",
         ),
-        "TileLayout.slice": ("sets.operations", "slicing.", "slicing_numbers.", "known.slice_over_a_carry"),
+        "TileLayout.slice": ("sets.operations", "slicing.", "slicing_numbers.", "ragged.", "known.slice_over_a_carry"),
         "TileLayout.substitute": ("slicing_numbers.parameters",),
         "TileLayout.permute": ("sets.operations", "permuting.transpose", "permuting.permute"),
         "TileLayout.permute_iters": ("permuting.permute_iters_and_groups", "known.permute_repeated"),

@@ -22,7 +22,7 @@ from verify.laws.core import Law
 from verify.laws.family import Labelled, Patch, attempt, family, layout_of, no_layout, spelt, table
 from verify.laws.step import World, places, step, steps_of
 
-__all__ = ["LAWS", "Box", "boxes", "judge_box"]
+__all__ = ["LAWS", "Box", "boxes", "judge_box", "run_box"]
 
 ALL = "all strides, outer maps and begins, all extents >= 1"
 
@@ -246,7 +246,8 @@ def boxes(extents: Sequence[int], names: Sequence[str], shape: Sequence[int] | N
         yield Box(tuple(extents), tuple(names), dims, region)
 
 
-def _run_box(x: Any, box: Box) -> tuple[Any, Any]:
+def run_box(x: Any, box: Box) -> tuple[Any, Any]:
+    """The layout with unknown strides, and its slice or refusal."""
     layout = layout_of(x, box.extents, box.axes)
     return layout, attempt(layout.slice, box.shape, box.region)
 
@@ -362,7 +363,7 @@ def _family(name: str, members: Iterable[Box], what: str, mutants: dict[str, Pat
         _TEXT,
         scope=f"every box of {what}; all strides, zero and negative included",
         members=found,
-        run=_run_box,
+        run=run_box,
         judge=judge_box,
         mutants={wrong: [patch] for wrong, patch in mutants.items()},
     )

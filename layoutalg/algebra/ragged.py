@@ -1,0 +1,174 @@
+"""Boxes of shapes whose boundaries the layout does not have, such as rows of 3 across blocks of 8.
+
+What the box and the layout have whole inside comes off first.  The rest is answered in one of two ways.
+
+*By digits, at any size.*  Cut the box into digits: at first its own dimensions, digit j moving the flat index N by c_j.
+Where the block index floor(N / E) is affine in the digits, and the next one up, and so on, the values are affine in
+them, and the digits with the steps they take are the answer.  The block index is affine exactly where the remainder
+``r0 + sum(x_j * r_j)``, with the r_j that one step of each digit gives, stays within [0, E) over all digits, which its
+two ends decide.  Where it leaves, a digit is cut at the last step before it would.
+
+    E = 8, rows [0, 3) of 5:   0 1 2 | 5 6 7 | 10 11 12     the third row is in block 1: the digits (3, 3) leave [0, 8)
+
+*By a table*, for what digits do not show.  Its first values are read by the recogniser; they suffice to refuse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.recognise import recognise_values
+from layoutalg.axis import Axis
+from layoutalg.index import flatten
+from layoutalg.iters import Iter, Iters, combine, is_multiple_of_axis, scale_vector, vector_at
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Box", "affine_digits", "box_values", "read_box", "take_off_whole_digits"]
+
+#: How many values of a box are tabulated at most, and how many at first.
+MAX_TABULATED = 1 << 24
+FIRST_TABULATED = 1 << 12
+
+
+class Box(NamedTuple):
+    """A box of integer bounds in the row-major shape of an integer layout."""
+
+    iters: Iters
+    shape: tuple[int, ...]
+    begin: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+class _Digit(NamedTuple):
+    extent: int
+    step: int  # of the flat index
+
+
+def take_off_whole_digits(box: Box) -> tuple[Box, Iters]:
+    """Divide by the inner digits that shape, layout and box have whole; return what is left and those digits.
+
+    >>> from layoutalg.iters import make_iter
+    >>> rest, whole = take_off_whole_digits(Box((make_iter(9, 100), make_iter(8, 1)), (6, 12), (1, 4), (3, 4)))
+    >>> rest.shape, rest.begin, rest.lengths, whole
+    ((6, 3), (1, 1), (3, 1), (4:1,))
+    """
+    iters, shape, begin, lengths = box
+    whole: Iters = ()
+    while iters and shape[-1] > 1:
+        extent, stride, axis = iters[-1]
+        common = math.gcd(extent, shape[-1], begin[-1], lengths[-1])
+        if common == 1:
+            break
+        whole = (Iter(common, stride, axis), *whole)
+        iters = canonical_shard((*iters[:-1], Iter(extent // common, stride * common, axis)))
+        shape, begin, lengths = ((*x[:-1], x[-1] // common) for x in (shape, begin, lengths))
+    return Box(iters, shape, begin, lengths), whole
+
+
+def affine_digits(box: Box) -> Iters | None:
+    """Slice a box by digits in which its values are affine; None where no digits were found.
+
+    Law (verify.laws.ragged): with these digits x, ``L(begin + x)`` is ``L(begin)`` plus the sum of their strides.
+
+    >>> from layoutalg.iters import make_iter
+    >>> affine_digits(Box((make_iter(4, 7), make_iter(10**9 + 1, 3)), (1000, 4000), (0, 0), (500, 3)))
+    (500:12000, 3:3)
+    """
+    base = flatten(box.begin, box.shape)
+    steps = [math.prod(box.shape[dim + 1 :]) for dim in range(len(box.shape))]
+    digits: list[_Digit] | None = [_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)]
+    while digits is not None:
+        leaving = _leaving_block(box.iters, base, digits)
+        if leaving is None:
+            return _strides(box.iters, base, digits)
+        digits = _cut(digits, *leaving)
+    return None
+
+
+def _leaving_block(iters: Iters, base: int, digits: Sequence[_Digit]) -> tuple[int, int, list[int]] | None:
+    """Return extent, first remainder and remainders per digit of the innermost block that the digits leave."""
+    steps = [digit.step for digit in digits]
+    for extent, _, _ in reversed(iters[1:]):
+        block, rest = divmod(base, extent)
+        blocks = [(base + step) // extent - block for step in steps]
+        rests = [step - extent * b for step, b in zip(steps, blocks, strict=True)]
+        moves = [(digit.extent - 1) * r for digit, r in zip(digits, rests, strict=True)]
+        if rest + sum(min(0, x) for x in moves) < 0 or rest + sum(max(0, x) for x in moves) >= extent:
+            return extent, rest, rests
+        base, steps = block, blocks
+    return None
+
+
+def _cut(digits: list[_Digit], extent: int, rest: int, rests: list[int]) -> list[_Digit] | None:
+    """Cut the innermost digit that leaves ``[0, extent)`` where it would; None if no such cut divides it.
+
+    The digits further in take all their values meanwhile.
+    """
+    low = high = rest
+    for k in range(len(digits) - 1, -1, -1):
+        count, step = digits[k]
+        move = rests[k]
+        inner = 1 + ((extent - 1 - high) // move if move > 0 else low // -move if move else count)
+        if inner < count:
+            if inner <= 1 or count % inner:
+                return None
+            return [*digits[:k], _Digit(count // inner, step * inner), _Digit(inner, step), *digits[k + 1 :]]
+        low, high = low + min(0, (count - 1) * move), high + max(0, (count - 1) * move)
+    return None
+
+
+def _strides(iters: Iters, base: int, digits: Sequence[_Digit]) -> Iters | None:
+    start = scale_vector(vector_at(iters, base), -1)
+    found: list[Iter] = []
+    for extent, step in digits:
+        if extent > 1:
+            stride = is_multiple_of_axis(combine(vector_at(iters, base + step), start))
+            if stride is None:
+                return None
+            found.append(Iter(extent, *stride))
+    return tuple(found)
+
+
+def read_box(box: Box) -> tuple[Iters, int]:
+    """Recognise a box from its values; the second number says how many of them were judged.
+
+    Raises:
+        NotExpressibleError: no layout has these values; ``index`` is the first at which every layout fails.
+
+    >>> from layoutalg.iters import make_iter
+    >>> read_box(Box((make_iter(3, 100), make_iter(8, 1)), (8, 3), (0, 0), (2, 2)))
+    ((2:3, 2:1), 4)
+    """
+    count, known = math.prod(box.lengths), 0
+    found: Iters = ()
+    while known < min(count, MAX_TABULATED):
+        known = min(count, MAX_TABULATED if known else FIRST_TABULATED)
+        found, _ = recognise_values(box_values(box, known), count)
+    return found, known
+
+
+def box_values(box: Box, count: int) -> dict[Axis, NDArray[Any]]:
+    """Tabulate the first ``count`` values of a box, in row-major order.
+
+    >>> from layoutalg.iters import make_iter
+    >>> [column.tolist() for column in box_values(Box((make_iter(12, 5),), (4, 3), (1, 1), (2, 2)), 3).values()]
+    [[20, 25, 35]]
+    """
+    import numpy as np
+
+    from layoutalg.algebra.evaluate import evaluate_exactly
+
+    kind: Any = np.int64 if math.prod(box.shape) < 1 << 63 else object
+    position = np.arange(count, dtype=np.int64).astype(kind)
+    index: Any = np.zeros(count, dtype=kind)
+    pitch = 1
+    for extent, begin, length in zip(*map(reversed, (box.shape, box.begin, box.lengths)), strict=True):
+        index = index + (begin + position % length) * pitch
+        position = position // length
+        pitch *= extent
+    return evaluate_exactly(box.iters, index)
