@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -20,9 +21,11 @@ from verify.ptx.blocks.apart import Written, first_clash
 from verify.ptx.blocks.nest import Loop, nest_of
 from verify.ptx.blocks.operations import Terms
 from verify.ptx.blocks.partition import MOST_CLASSES, Partition, TooManyClassesError
+from verify.ptx.check import check_executed
+from verify.ptx.mutate import mutants
 from verify.ptx.parse import parse
 from verify.ptx.symbolic import check_symbolically
-from verify.verdict import Refuted
+from verify.verdict import Refuted, Unknown
 
 THREAD, BLOCK = z3.BitVec("tid.x", 2), z3.BitVec("ctaid.x", 3)
 THREADS, BLOCKS = 4, 7
@@ -280,6 +283,7 @@ MUTANTS = {
     "a base wraps at 32 bits": ("huge", r"\(u64\)o0 \* (\d+)ull", r"(u64)(o0 * \1u)"),
     "a barrier is dropped": ("tiles", r"__syncthreads\(\);", ""),
     "bytes are taken from another row": ("tiles", r"__byte_perm\(r0, r1", "__byte_perm(r1, r0"),
+    "two threads store one vector": ("rows", r"threadIdx\.x \+ n", "(threadIdx.x & ~1u) + n"),
     "the last block of a row is left out": ("rows", r"if \(", "if (blockIdx.x % 7u != 6u && "),
     "a thread stores a constant": ("rows", r"= held\[n\];", "= uint4{1u, 2u, 3u, 4u};"),
     "blocks of one residue read elsewhere": (
@@ -299,3 +303,22 @@ def test_a_whole_tensor_with_one_thing_wrong_is_refuted(name):
     source, count = re.subn(pattern, replacement, kernel.source)
     assert count, kernel.source
     assert refuted(check(replace(kernel, source=source))) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "perm", "kind", "every"),
+    [((67, 9, 64), (1, 0, 2), "float32", 6), ((1104, 3), (1, 0), "uint16", 16), ((67, 65), (1, 0), "float64", 50)],
+)
+def test_mutants_of_the_compiled_kernel_are_proved_only_where_execution_finds_nothing(shape, perm, kind, every):
+    kernel = permute_tensor(shape, perm, kind).compile()
+    counts = {True: 0, False: 0}
+    for mutant in itertools.islice(mutants(parse(kernel.ptx.text)), 3, None, every):
+        found = check_symbolically(mutant.module, kernel.claim)
+        if any(isinstance(o.verdict, Unknown) and "refuted" not in o.verdict.reason for o in found):
+            continue  # not followed, such as a loop that never ends
+        good = all(o.verdict.ok for o in found)
+        executed = check_executed(mutant.module, kernel.claim)
+        assert good == all(o.verdict.ok for o in executed), f"{mutant.operator}: {mutant.change}"
+        counts[good] += 1
+    assert counts[False] > 10

@@ -34,7 +34,7 @@ from layoutalg.claim import Claim, Scalar
 from layoutalg.errors import LayoutError
 from verify.ptx.arrays import UnsupportedTermError
 from verify.ptx.blocks.apart import TooManyMeetingsError, Written, first_clash
-from verify.ptx.blocks.elements import Elements, Tile
+from verify.ptx.blocks.elements import Elements, Tile, first_race
 from verify.ptx.blocks.moved import PLACES, MeetingError, Stored, follow_rows, locate
 from verify.ptx.blocks.nest import nest_of
 from verify.ptx.blocks.operations import Terms
@@ -208,7 +208,7 @@ class _Check:
                 return
         tile = Tile.of(stored, self.claim.width)
         if tile is None:
-            self.unclear = "a block stores a byte twice, or a part of an element"
+            self._repeated(stored, first)
             return
         reads = {number: moves[number][members] for number in tile.origins}
         left = self.elements.others(tile, numbers[members], outs[0], reads, self.written)
@@ -217,6 +217,21 @@ class _Check:
             self._blame(store, left[0], (index, left[2]))
         elif left is not None:
             self.unclear = "too many blocks do not follow from others"
+
+    def _repeated(self, stored: list[Stored], block: int) -> None:
+        """A block that stores a byte twice: a race if two threads do, without a barrier between."""
+        race = first_race(stored)
+        if race is None:
+            self.unclear = "a thread stores a byte twice, or a part of an element"
+            return
+        at, one, two, thread_of_one, thread_of_two = race
+        words = []
+        for store, thread in ((one, thread_of_one), (two, thread_of_two)):
+            step = store.access.place.access.step
+            words.append(f"{step.text} (line {step.line}) by thread {self.thread(thread)}")
+        place, byte = divmod(at, self.claim.width)
+        where = f"{self.elements.output(place)}, byte {byte}"
+        self.wrong["races"] = {"first": words[0], "second": words[1], "where": where, "block": self.block(block)}
 
     def _differing(self, stored: list[Stored], block: int, moves: list[Ints], numbers: Ints) -> None:
         """A block whose stores move by different amounts: one of them should be wrong."""

@@ -14,7 +14,7 @@ from verify.ptx.blocks.moved import NOWHERE, PLACES, Stored
 from verify.ptx.blocks.nest import Nest
 from verify.ptx.blocks.partition import Ints
 
-__all__ = ["Elements", "Tile"]
+__all__ = ["Elements", "Tile", "first_race"]
 
 _MOST_LOOKED_AT: Final = 1 << 26
 _THIN: Final = 16
@@ -50,6 +50,21 @@ class Tile:
             chosen = np.flatnonzero(reads == number)
             origins[number] = (chosen, tags[chosen] % PLACES)
         return cls(at, origins)
+
+
+def first_race(stored: list[Stored]) -> tuple[int, Stored, Stored, int, int] | None:
+    """A byte of the output that two threads store between the same barriers: byte, both stores, both threads."""
+    order: list[Ints] = []
+    for number, store in enumerate(stored):
+        threads = np.repeat(store.threads, store.at.shape[1])
+        epochs = np.full(len(threads), store.access.place.access.block_epoch)
+        order.append(np.stack([store.at.reshape(-1), epochs, threads, np.full(len(threads), number)]))
+    at, epoch, thread, number = (table := np.concatenate(order, axis=1))[:, np.lexsort(table[2::-1])]
+    clash = np.flatnonzero((at[1:] == at[:-1]) & (epoch[1:] == epoch[:-1]) & (thread[1:] != thread[:-1]))
+    if not len(clash):
+        return None
+    one = int(clash[0])
+    return int(at[one]), stored[number[one]], stored[number[one + 1]], int(thread[one]), int(thread[one + 1])
 
 
 def _clusters(places: Ints, digits: Ints) -> list[slice]:
