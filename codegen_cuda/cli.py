@@ -136,7 +136,7 @@ def permute(
     dtype: Annotated[str, typer.Option(help="element type, such as float32 or bf16")],
     shape: Annotated[str, typer.Option(help="logical extents, such as 4x32; each layout's own without it")] = "",
     region: Annotated[str, typer.Option(help="box of the shape, such as 's,0:1,0:4,0:32'; a name is a stage")] = "",
-    plan: Annotated[str, typer.Option(help="'auto' or a form, such as 'xor'")] = "auto",
+    plan: Annotated[str, typer.Option(help="'auto', 'fastest', or a form such as 'xor'")] = "auto",
     max_registers: Annotated[int, typer.Option(help="32-bit registers per lane that may hold elements")] = 128,
     out: Annotated[Path, typer.Option(help="directory for the files")] = Path("out"),
     arch: Annotated[str, typer.Option(help="target, such as sm_90, sm_90a, sm_100a")] = "sm_90",

@@ -240,6 +240,29 @@ def test_every_form_reports_its_cost_or_its_reason_next_to_the_bound():
     assert plan.wavefronts == min(c.wavefronts for c in served)
 
 
+def test_the_fastest_plan_has_the_least_estimated_time_and_may_take_more_wavefronts():
+    request = turned((33, 31), (1, 0), 1)
+    fewest, fastest = choose_plan(request), choose_plan(request, "fastest")
+    assert (fewest.form, fastest.form) == ("words", "table")
+    assert fewest.wavefronts < fastest.wavefronts
+    assert fastest.cycles < fewest.cycles
+    assert fastest.candidates
+    check_plan(request, fastest)
+
+
+@pytest.mark.slow
+def test_the_fastest_plan_is_within_a_tenth_of_the_fastest_form_that_was_timed():
+    timed = json.loads((BENCHMARKS / "results" / "permute_smem_h200.json").read_text())["times"]
+    assert len(timed) >= 20
+    module = benchmark("permute_smem_h200")
+    shapes = {title: (source, destination) for title, source, destination, _ in module.SHAPES}
+    for row in timed:
+        layouts = [TileLayout.parse(text) for text in shapes[row["title"]]]
+        plan = permute_layout(*layouts, dtype=module.WIDTHS[row["width"]], plan="fastest").plan
+        taken = {form: ns for form, ns in row["ns_per_permute_and_sm"].items() if "tile" not in form}
+        assert taken[plan.form] <= 1.1 * min(taken.values()), (row["title"], row["width"], plan.form)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pinned_form_is_taken_or_refused_with_its_own_rule(form):
     for width in (1, 4):

@@ -24,7 +24,7 @@ from codegen_cuda.permute.vector import plan_vector
 from codegen_cuda.permute.words import plan_words
 from codegen_cuda.permute.xor import plan_xor
 
-__all__ = ["FORMS", "Operand", "choose_plan", "permute_layout", "why_not"]
+__all__ = ["FORMS", "RULES", "Operand", "choose_plan", "permute_layout", "why_not"]
 
 #: The forms a plan can take, in the order of preference at equal cost.
 FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
@@ -37,6 +37,10 @@ FORMS: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
         "words": plan_words,
     }
 )
+
+
+#: How the planner may choose among the forms.
+RULES = ("auto", "fastest")
 
 
 def permute_layout(
@@ -64,7 +68,9 @@ def permute_layout(
         region: box of the shape, such as ``"s,0:1,0:4,0:32"``; a bare name is a stage parameter.
         dtype: element type of both.
         scope: ``"warp"``: one warp moves the region; ``"cta"``: the warps of a block share it.
-        plan: ``"auto"`` or a form of :data:`FORMS`.
+        plan: a form of :data:`FORMS`; ``"auto"`` for the one with the fewest wavefronts, then the fewest instructions;
+            ``"fastest"`` for the one with the least estimated ``Plan.cycles``, which may be another where elements of
+            1 or 2 bytes are sorted into words at length.
         in_place: source and destination may be the same memory, so all of a stage is read before any is written.
         max_registers: 32-bit registers per lane that may hold elements.
         warps: with scope ``"cta"``, how many warps share the region; without it, as many as registers ask for.
@@ -122,16 +128,15 @@ def choose_plan(problem: Problem, form: str = "auto") -> Plan:
 
     Args:
         problem: what :func:`codegen_cuda.permute.problem.pose` made of a request.
-        form: ``"auto"`` or a form of :data:`FORMS`.
+        form: one of :data:`RULES`, or a form of :data:`FORMS`.
 
     Raises:
         PlanError: the form, or every form, refuses; ``facts["rule"]`` names the rule.
     """
-    if form != "auto":
+    if form not in RULES:
         if form not in FORMS:
-            raise PlanError(
-                f"permute_layout: no plan form {form!r}; forms are auto, {', '.join(FORMS)}", rule="plan", form=form
-            )
+            known = ", ".join((*RULES, *FORMS))
+            raise PlanError(f"permute_layout: no plan form {form!r}; forms are {known}", rule="plan", form=form)
         return FORMS[form](problem)
     plans: list[Plan] = []
     candidates: list[Candidate] = []
@@ -145,7 +150,8 @@ def choose_plan(problem: Problem, form: str = "auto") -> Plan:
             candidates.append(Candidate(name, str(error).removeprefix("permute_layout: ")))
     if not plans:
         raise refusals[-1]
-    return replace(_preferred(plans), candidates=tuple(candidates))
+    chosen = _preferred(plans) if form == "auto" else min(plans, key=lambda plan: plan.cycles)
+    return replace(chosen, candidates=tuple(candidates))
 
 
 def _preferred(plans: Sequence[Plan]) -> Plan:
