@@ -12,6 +12,7 @@ rows of all others.  No GPU is needed.
 from __future__ import annotations
 
 import json
+import platform
 import sys
 import time
 from collections import Counter
@@ -190,6 +191,7 @@ def write(path: Path, rows: list[dict[str, Any]], order: list[str]) -> None:
     """The table so far, in the order of the suite."""
     totals = {key: sum(row.get(key, 0) for row in rows) for key in ("mutants", "equivalent", "survived")}
     results = {
+        "machine": f"{platform.machine()}, no GPU used",
         "versions": {"z3-solver": version("z3-solver")},
         "total": totals | {"refused by": _totals(rows)},
         "kernels": sorted(rows, key=lambda row: order.index(row["kernel"])),

@@ -294,6 +294,7 @@ def divide_affine(value: Number, divisor: int) -> tuple[Number, Number]:
                 f"{value} modulo {divisor} depends on {param.name}: its coefficient {c} is no multiple of {divisor}",
                 value=value,
                 divisor=divisor,
+                param=param.name,
             )
     rest = value.const % divisor
     return _affine(value.const // divisor, {p: c // divisor for p, c in value.terms}), rest

@@ -293,6 +293,13 @@ def test_boxes_of_shapes_that_do_not_group_are_sliced_for_unknown_strides():
         layout.slice((8, 3), ((0, 4), (0, 2)))
 
 
+def test_a_parameter_that_no_affine_offset_follows_is_named_with_its_dimension():
+    layout, p, q = TileLayout.parse("S[(3,4,4):(100,10,1)]"), Param("p", 0, 8), Param("q", 0, 3)
+    with pytest.raises(NotExpressibleError, match=r"region\[1\] = .* modulo 4 depends on p: ") as caught:
+        layout.slice((3, 16), (q, (p, p + 2)))
+    assert caught.value.facts["dim"] == 1
+
+
 def test_a_large_box_is_refused_from_its_first_values():
     layout = TileLayout.parse("S[(6,100000000,5):(3000000004@laneid,3,1)]")
     with pytest.raises(NotExpressibleError) as caught:

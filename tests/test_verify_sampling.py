@@ -44,9 +44,8 @@ def test_requests_are_the_same_for_one_seed_and_reach_large_sizes():
 
 
 def test_what_the_library_does_not_decide_has_no_verdict():
-    side = 1 << 13
-    layout = TileLayout.from_iters(shard=[(side - 1, 1, "m"), (side + 1, side, "m")])
-    request = Request("slice", (layout, (side + 1, side - 1), ((0, side + 1), (0, side - 2))))
+    layout = TileLayout.parse("S[(6,1000000000):(7,3)]")
+    request = Request("slice", (layout, (2 * 10**9, 3), ((5, 5 * 10**8), (0, 2))))
     answer, verdict = certify_request(request)
     assert isinstance(answer, UndecidedError)
     assert verdict is None

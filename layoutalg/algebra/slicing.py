@@ -190,6 +190,8 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
             if _is_concrete(iters, region):
                 index = _first_failure(iters, shape, region, Head(part, begin, count), inner)
             raise _refusal(iters, shape, region, stop.reason, index) from None
+        except NotExpressibleError as error:
+            raise _parameter_refusal(region, error) from error
         parts.insert(0, sliced)
         offset = combine(offset, start)
         inner *= count
@@ -394,6 +396,20 @@ def _refusal(iters: Iters, shape: Shape, region: Region, reason: str, index: Num
         region=region,
         reason=reason,
     )
+
+
+def _parameter_refusal(region: Region, error: NotExpressibleError) -> NotExpressibleError:
+    """Say which dimension of the region holds the parameter that the result would not be affine in."""
+    name = error.facts["param"]
+    dim, interval = next((k, i) for k, i in enumerate(region) if name in _parameters(i.begin))
+    return NotExpressibleError(
+        f"slice: region[{dim}] = {interval}: {error}. Multiply the parameter, or make the inner dimensions full",
+        **{**error.facts, "dim": dim},
+    )
+
+
+def _parameters(begin: Number) -> set[str]:
+    return {param.name for param, _ in begin.terms} if isinstance(begin, Affine) else set()
 
 
 def _is_concrete(iters: Iters, region: Region) -> bool:
