@@ -40,6 +40,12 @@ def test_importing_layoutalg_loads_nothing_heavy():
     assert loaded.isdisjoint(HEAVY), sorted(loaded.intersection(HEAVY))
 
 
+def test_the_command_line_needs_no_solver_until_something_is_proved():
+    code = "import sys; sys.modules['z3'] = None; import codegen_cuda.cli, codegen_cuda.run, verify.kernel"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_importing_layoutalg_adds_at_most_a_tenth_of_a_second_to_numpy():
     # The fastest of several: a busy machine only ever adds time.
     costs = []

@@ -27,7 +27,7 @@ def spoil(monkeypatch):
 
     def spoilt(name, **changes):
         law = dataclasses.replace(law_named(name), **changes)
-        monkeypatch.setattr(cli, "all_laws", lambda: (law,))
+        monkeypatch.setattr("verify.laws.all_laws", lambda: (law,))
         monkeypatch.setattr(runner, "law_named", lambda _: law)
         return law
 

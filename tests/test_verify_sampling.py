@@ -68,7 +68,7 @@ def test_the_command_shows_a_wrong_answer_and_exits_with_1(monkeypatch):
 
 def test_the_command_shows_a_wrong_refusal(monkeypatch):
     monkeypatch.setattr(
-        command, "requests", lambda _count, **_: [Request("group", (TileLayout.parse("S[4:1]"), (2, 2)))]
+        "verify.sampling.requests", lambda _count, **_: [Request("group", (TileLayout.parse("S[4:1]"), (2, 2)))]
     )
     monkeypatch.setattr(Request, "ask", lambda _self: NotExpressibleError("there is none"))
     result = CliRunner().invoke(command.app, ["results"])

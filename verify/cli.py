@@ -2,6 +2,9 @@
 
 Exit codes: 0 everything is Proved; 1 something is Refuted; 2 the request, its files or what is installed are wrong (a
 cluster is asked for without Dask, say); 3 something is Unknown; 4 the library itself failed.
+
+What needs the solver is imported by the command that uses it: ``layoutalg`` is at hand sooner, and runs kernels that
+were certified elsewhere where there is no solver.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,12 +24,10 @@ from rich.table import Table
 from layoutalg.errors import LayoutError
 from verify.console import EXIT_CODES, counting, emit, run
 from verify.kernel import certify_files
-from verify.laws import all_laws
-from verify.laws.core import Settings
-from verify.runner import Outcome, run_laws
-from verify.sampling import certify_request, requests
-from verify.theorems import theorems
 from verify.verdict import Verdict, verdict_json
+
+if TYPE_CHECKING:
+    from verify.runner import Outcome
 
 __all__ = ["app", "main", "register"]
 
@@ -68,6 +69,11 @@ def laws(
 
     [dim]python -m verify laws --only index.lemma[/]
     """
+    from verify.laws import all_laws
+    from verify.laws.core import Settings
+    from verify.runner import run_laws
+    from verify.theorems import theorems
+
     if file is not None and not as_json:
         raise LayoutError(f"laws: {file} is no option; laws of one file: --only {file}; JSON: --json {file}")
     chosen = [law for law in all_laws() if only in law.name]
@@ -127,6 +133,8 @@ def results(
 
     [dim]python -m verify results --count 20[/]
     """
+    from verify.sampling import certify_request, requests
+
     counts: dict[str, dict[str, int]] = {}
     rows: list[dict[str, Any]] = []
     verdicts: list[Verdict] = []

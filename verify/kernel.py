@@ -33,10 +33,8 @@ from layoutalg.claim_family import ClaimFamily, read_claim
 from layoutalg.errors import LayoutError
 from verify.certificate import make_certificate
 from verify.ptx.check import check_executed
-from verify.ptx.parametric.check import check_for_all_sizes
-from verify.ptx.parametric.samples import executed_for_sizes
 from verify.ptx.parse import parse
-from verify.ptx.symbolic import check_symbolically
+from verify.ptx.tree import Module
 from verify.verdict import Obligation, Refuted, Unknown
 
 __all__ = ["certify_files", "check_kernel"]
@@ -75,7 +73,7 @@ def check_kernel(
     module = parse(ptx, file=file)
     size = max(buffer.count * claim.width for buffer in claim.params if isinstance(buffer, Buffer))
     if size > MAX_EXECUTED_BYTES or (symbolic and size > PROVED_FIRST_BYTES and not claim.banks):
-        proved = check_symbolically(module, claim) if symbolic else ()
+        proved = _symbolically(module, claim) if symbolic else ()
         if any(o.name.startswith(_CONTENTS) for o in proved):
             return proved
         if size > MAX_EXECUTED_BYTES:
@@ -84,11 +82,20 @@ def check_kernel(
     executed = check_executed(module, claim)
     if not symbolic or not all(o.verdict.ok for o in executed):
         return executed
-    return (*executed, *check_symbolically(module, claim))
+    return (*executed, *_symbolically(module, claim))
+
+
+def _symbolically(module: Module, claim: Claim) -> tuple[Obligation, ...]:
+    from verify.ptx.symbolic import check_symbolically  # needs the solver, which an execution does not
+
+    return check_symbolically(module, claim)
 
 
 def _check_family(ptx: str, family: ClaimFamily, *, file: str, symbolic: bool) -> tuple[Obligation, ...]:
     """Execute a kernel for some sizes, and prove it for all."""
+    from verify.ptx.parametric.check import check_for_all_sizes
+    from verify.ptx.parametric.samples import executed_for_sizes
+
     module = parse(ptx, file=file)
     try:
         executed = tuple(executed_for_sizes(module, family))
