@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import oracle
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from strategies import attempt, boxed
 
 from layoutalg import NotExpressibleError, Param, RangeError, RegionError, S, TileLayout, UndecidedError
-from layoutalg.algebra.ragged import MAX_TABULATED
+from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.ragged import MAX_TABULATED, Box, affine_digits, box_values, fails_by_digits
+from layoutalg.algebra.recognise import recognise_values
 from verify.results import certify_slice
 from verify.verdict import Proved, Refuted
 
@@ -307,9 +310,47 @@ def test_a_large_box_is_refused_from_its_first_values():
     assert caught.value.index == 7
 
 
-def test_a_large_box_that_begins_like_a_layout_and_has_no_digits_is_undecided():
+@pytest.mark.parametrize(
+    ("layout", "shape", "region", "index"),
+    [
+        # row 333,333,333 begins with the last element of a block
+        ("S[(6,1000000000):(7,3)]", (2 * 10**9, 3), ((5, 5 * 10**8), (0, 2)), 2 * (333333333 - 5) + 1),
+        # a block of 3,004 ends inside the row of 8 that begins at 3,000, after 375 rows of 4 and 3 more elements
+        ("S[(10000000,3004):(10000,1)]", (3755000000, 8), ((0, 10**9), (1, 5)), 4 * 375 + 3),
+        # two blocks whose strides agree are one, the next is not
+        ("S[(2,2,1000000007):(1000000012,5,1)]", (2000000014, 2), ((499999903, 1500000010), (0, 1)), 101),
+    ],
+)
+def test_a_large_box_is_refused_by_its_digits(layout, shape, region, index):
+    with pytest.raises(NotExpressibleError) as caught:
+        TileLayout.parse(layout).slice(shape, region)
+    assert caught.value.index == index
+
+
+def test_blocks_whose_strides_agree_are_one_block():
+    layout = TileLayout.parse("S[(2,2,1000000007):(1000000012,5,1)]")
+    answer = layout.slice((2000000014, 2), ((500000004, 1500000010), (0, 1)))
+    assert str(answer) == "S[1000000006:2] + 6"
+
+
+@given(strategies.boxed_layouts())
+def test_what_digits_show_is_what_a_table_shows(case):
+    lengths = tuple(e - b for b, e in case.region)
+    box = Box(case.layout.canonicalize().shard, case.shape, tuple(b for b, _ in case.region), lengths)
+    digits, index = affine_digits(box), fails_by_digits(box)
+    event(f"digits {'answer' if digits is not None else 'refuse' if index is not None else 'leave it open'}")
+    assert digits is None or index is None
+    table = attempt(recognise_values, box_values(box, math.prod(lengths)))
+    if index is not None:
+        assert table.index == index
+    if digits is not None:
+        assert canonical_shard(digits) == table[0]
+
+
+def test_a_large_box_whose_crossings_agree_by_coincidence_is_undecided():
+    layout = TileLayout.parse("S[(5,2,1000000007):(1000000012,5,1)]")
     with pytest.raises(UndecidedError, match=f"the first {MAX_TABULATED} are as in"):
-        TileLayout.parse("S[(6,1000000000):(7,3)]").slice((2 * 10**9, 3), ((5, 5 * 10**8), (0, 2)))
+        layout.slice((2000000014, 5), ((200000011, 1500000010), (1, 3)))
 
 
 def test_a_refusal_keeps_its_facts_when_it_is_pickled():

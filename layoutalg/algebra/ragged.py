@@ -1,6 +1,6 @@
 """Boxes of shapes whose boundaries the layout does not have, such as rows of 3 across blocks of 8.
 
-What the box and the layout have whole inside comes off first.  The rest is answered in one of two ways.
+What the box and the layout have whole inside comes off first.  The rest is answered by digits or by a table.
 
 *By digits, at any size.*  Cut the box into digits: at first its own dimensions, digit j moving the flat index N by c_j.
 Where the block index floor(N / E) is affine in the digits, and the next one up, and so on, the values are affine in
@@ -10,7 +10,14 @@ two ends decide.  Where it leaves, a digit is cut at the last step before it wou
 
     E = 8, rows [0, 3) of 5:   0 1 2 | 5 6 7 | 10 11 12     the third row is in block 1: the digits (3, 3) leave [0, 8)
 
+Both are tried in the layout and, where the values from the first to the last of the box are a layout, in that one: two
+blocks whose strides agree are one block there.
+
 *By a table*, for what digits do not show.  Its first values are read by the recogniser; they suffice to refuse.
+
+*Refused by digits.*  Before the first index t at which a block index leaves its digits the values are affine in them.
+If the value at t is not, the run of the outermost digit of t ends there: a layout needs t to divide the size, and t to
+be a whole number of the digits inside, unless the run is theirs, too.
 """
 
 from __future__ import annotations
@@ -23,12 +30,12 @@ from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.recognise import recognise_values
 from layoutalg.axis import Axis
 from layoutalg.index import flatten
-from layoutalg.iters import Iter, Iters, combine, is_multiple_of_axis, scale_vector, vector_at
+from layoutalg.iters import Iter, Iters, Vector, combine, is_multiple_of_axis, scale_vector, vector_at, vectors_equal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Box", "affine_digits", "box_values", "read_box", "take_off_whole_digits"]
+__all__ = ["Box", "affine_digits", "box_values", "fails_by_digits", "read_box", "take_off_whole_digits"]
 
 #: How many values of a box are tabulated at most, and how many at first.
 MAX_TABULATED = 1 << 24
@@ -79,15 +86,34 @@ def affine_digits(box: Box) -> Iters | None:
     >>> affine_digits(Box((make_iter(4, 7), make_iter(10**9 + 1, 3)), (1000, 4000), (0, 0), (500, 3)))
     (500:12000, 3:3)
     """
+    base, digits, affine = _digits_of(box)
+    strides = [is_multiple_of_axis(step) for step in _steps(box.iters, base, digits)] if affine else [None]
+    if None in strides:
+        return None
+    return tuple(Iter(digit.extent, *stride) for digit, stride in zip(digits, strides, strict=True) if stride)
+
+
+def _digits_of(box: Box) -> tuple[int, list[_Digit], bool]:
+    """Return the flat index of the begin, digits of the box, and whether its block indices are affine in them."""
     base = flatten(box.begin, box.shape)
     steps = [math.prod(box.shape[dim + 1 :]) for dim in range(len(box.shape))]
-    digits: list[_Digit] | None = [_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)]
-    while digits is not None:
-        leaving = _leaving_block(box.iters, base, digits)
-        if leaving is None:
-            return _strides(box.iters, base, digits)
-        digits = _cut(digits, *leaving)
-    return None
+    digits = _longer_than_one([_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)])
+    while (leaving := _leaving_block(box.iters, base, digits)) is not None:
+        cut = _cut(digits, *leaving)
+        if cut is None:
+            return base, digits, False
+        digits = _longer_than_one(cut)
+    return base, digits, True
+
+
+def _longer_than_one(digits: list[_Digit]) -> list[_Digit]:
+    return [digit for digit in digits if digit.extent > 1]
+
+
+def _steps(iters: Iters, base: int, digits: Sequence[_Digit]) -> list[Vector]:
+    """Return how far one step of each digit moves the value at the begin."""
+    start = scale_vector(vector_at(iters, base), -1)
+    return [combine(vector_at(iters, base + digit.step), start) for digit in digits]
 
 
 def _leaving_block(iters: Iters, base: int, digits: Sequence[_Digit]) -> tuple[int, int, list[int]] | None:
@@ -122,16 +148,64 @@ def _cut(digits: list[_Digit], extent: int, rest: int, rests: list[int]) -> list
     return None
 
 
-def _strides(iters: Iters, base: int, digits: Sequence[_Digit]) -> Iters | None:
-    start = scale_vector(vector_at(iters, base), -1)
-    found: list[Iter] = []
-    for extent, step in digits:
-        if extent > 1:
-            stride = is_multiple_of_axis(combine(vector_at(iters, base + step), start))
-            if stride is None:
-                return None
-            found.append(Iter(extent, *stride))
-    return tuple(found)
+def fails_by_digits(box: Box) -> int | None:
+    """Return the first index at which digits show that every layout fails; None where they do not show it.
+
+    Law (verify.laws.slicing_numbers): layouts of the box's size agree with it before that index, and none at it.
+
+    >>> from layoutalg.iters import make_iter
+    >>> fails_by_digits(Box((make_iter(6, 7), make_iter(10**9, 3)), (2 * 10**9, 3), (5, 0), (5 * 10**8, 2)))
+    666666657
+    """
+    base, digits, affine = _digits_of(box)
+    units = [math.prod(digit.extent for digit in digits[k + 1 :]) for k in range(len(digits))]
+    leaving = None if affine else _first_leaving(box.iters, base, digits, units)
+    count = math.prod(box.lengths)
+    steps = _steps(box.iters, base, digits)
+    for unit, step in reversed(list(zip(units, steps, strict=True))):
+        if unit < (count if leaving is None else leaving) and is_multiple_of_axis(step) is None:
+            return unit
+    if leaving is None:
+        return None
+    x = [leaving // unit % digit.extent for unit, digit in zip(units, digits, strict=True)]
+    expected = combine(vector_at(box.iters, base), *(scale_vector(step, n) for step, n in zip(steps, x, strict=True)))
+    here = vector_at(box.iters, base + sum(digit.step * n for digit, n in zip(digits, x, strict=True)))
+    if vectors_equal(here, expected):
+        return None
+    k = next(k for k, n in enumerate(x) if n)
+    goes_on = k + 1 < len(digits) and vectors_equal(steps[k], scale_vector(steps[k + 1], digits[k + 1].extent))
+    return leaving if count % leaving or (leaving % units[k] and not goes_on) else None
+
+
+def _first_leaving(iters: Iters, base: int, digits: Sequence[_Digit], units: Sequence[int]) -> int:
+    """Return the first index of the box at which the block index of some level leaves its digits."""
+    steps = [digit.step for digit in digits]
+    found = []
+    for extent, _, _ in reversed(iters[1:]):
+        block, rest = divmod(base, extent)
+        blocks = [(base + step) // extent - block for step in steps]
+        x = _first_outside(extent, rest, [s - extent * b for s, b in zip(steps, blocks, strict=True)], digits)
+        if x is not None:
+            found.append(sum(n * unit for n, unit in zip(x, units, strict=True)))
+        base, steps = block, blocks
+    return min(found)
+
+
+def _first_outside(extent: int, rest: int, rests: Sequence[int], digits: Sequence[_Digit]) -> list[int] | None:
+    """Return the least digits, outermost first, whose remainder is outside ``[0, extent)``."""
+    moves = [(digit.extent - 1) * r for digit, r in zip(digits, rests, strict=True)]
+    found: list[int] = []
+    for k, r in enumerate(rests):
+        low = rest + sum(min(0, move) for move in moves[k + 1 :])
+        high = rest + sum(max(0, move) for move in moves[k + 1 :])
+        n = 0
+        if low >= 0 and high < extent:
+            n = -(-(extent - high) // r) if r > 0 else low // -r + 1 if r else digits[k].extent
+        if n >= digits[k].extent:
+            return None
+        found.append(n)
+        rest += n * r
+    return found
 
 
 def read_box(box: Box) -> tuple[Iters, int]:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
-from layoutalg.algebra.ragged import Box, affine_digits, read_box, take_off_whole_digits
+from layoutalg.algebra.ragged import Box, affine_digits, fails_by_digits, read_box, take_off_whole_digits
 from layoutalg.algebra.refusing import Head, first_failure
 from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
@@ -351,20 +351,26 @@ def _slice_ragged(
     box = Box(iters, shape, tuple(i.begin for i in region), tuple(i.length for i in region))
     start = vector_at(iters, flatten(box.begin, shape))
     rest, full = take_off_whole_digits(box)
-    digits = affine_digits(rest)
+    concrete = _is_concrete(iters, region)
+    views = _views(rest) if concrete else (rest,)
+    digits = next((found for view in views if (found := affine_digits(view)) is not None), None)
     if digits is not None:
         return (*digits, *full), start
-    if not _is_concrete(iters, region):
+    if not concrete:
         raise UndecidedError(
             f"{asked}: the values are no sum of digits, and a table of them needs strides that are numbers. {why}",
             region=region,
         ) from why
     count = math.prod(rest.lengths)
+    point = inner * math.prod(it.extent for it in full)
+    broken = next((index for view in views if (index := fails_by_digits(view)) is not None), None)
+    if broken is not None:
+        reason = f"every layout that agrees before index {broken * point} of the box fails there"
+        raise NotExpressibleError(f"{asked} is no layout: {reason}", index=broken * point, region=region)
     try:
         found, known = read_box(rest)
     except NotExpressibleError as error:
-        index = error.index * inner * math.prod(it.extent for it in full)
-        raise NotExpressibleError(f"{asked} is no layout: {error}", index=index, region=region) from error
+        raise NotExpressibleError(f"{asked} is no layout: {error}", index=error.index * point, region=region) from error
     if known < count:
         raise UndecidedError(
             f"{asked} fits no regrouping and has {count} points; the first {known} are as in {show_iters(found)}, "
@@ -372,6 +378,17 @@ def _slice_ragged(
             region=region,
         ) from why
     return (*found, *full), start
+
+
+def _views(box: Box) -> tuple[Box, ...]:
+    """Return the box in its layout and, where the values from its first to its last are a layout, the box in that."""
+    first = flatten(box.begin, box.shape)
+    last = flatten([b + n - 1 for b, n in zip(box.begin, box.lengths, strict=True)], box.shape)
+    try:
+        between, _ = _interval(box.iters, first, last - first + 1)
+    except _NoRunError:
+        return (box,)
+    return box, Box(canonical_shard(between), box.shape, (0,) * len(box.shape), box.lengths)
 
 
 def _first_failure(iters: Iters, shape: Shape, region: Region, dim: Head, inner: int) -> int:
