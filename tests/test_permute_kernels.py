@@ -13,6 +13,7 @@ from permute_oracle import DTYPES, bit_permutation, dense, smooth_shapes, stride
 from codegen_cuda import Kernel, permute_layout
 from codegen_cuda.errors import PlanError
 from codegen_cuda.permute import FORMS, Operand
+from codegen_cuda.pipeline import prove
 from layoutalg import Param, Swizzle, SwizzledLayout, TileLayout
 from layoutalg.f2 import F2Map
 
@@ -139,6 +140,14 @@ def test_a_kernel_of_every_form_permutes_in_the_interpreter(name, width):
     kernel = make(name, width)
     data, got = run_in_the_interpreter(kernel)
     assert (got == expected(kernel, data)).all()
+
+
+@pytest.mark.parametrize("name", ["one element", "a stage of one value"])
+def test_plans_of_a_single_element_or_stage_are_proved(name):
+    """One element has no axis; a parameter of one value moves nothing, whatever its stride."""
+    statements = prove(make(name, 1))
+    assert statements
+    assert all(o.verdict.ok for o in statements), [str(o) for o in statements if not o.verdict.ok]
 
 
 def test_the_cases_cover_every_form_at_every_width_it_serves():

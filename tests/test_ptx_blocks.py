@@ -308,7 +308,7 @@ def test_a_whole_tensor_with_one_thing_wrong_is_refuted(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "perm", "kind", "every"),
-    [((67, 9, 64), (1, 0, 2), "float32", 6), ((1104, 3), (1, 0), "uint16", 16), ((67, 65), (1, 0), "float64", 60)],
+    [((67, 9, 64), (1, 0, 2), "float32", 6), ((1104, 3), (1, 0), "uint16", 16), ((67, 65), (1, 0), "float64", 200)],
 )
 def test_mutants_of_the_compiled_kernel_are_proved_only_where_execution_finds_nothing(shape, perm, kind, every):
     kernel = permute_tensor(shape, perm, kind).compile()

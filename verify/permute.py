@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from layoutalg.errors import LayoutError
 from layoutalg.index import Param
 from layoutalg.tile import TileLayout
-from verify.permute_banks import Instruction, Layout, prove_phase, stage_moves
+from verify.permute_banks import Instruction, Layout, places_at, prove_phase, stage_moves
 from verify.solve import BUDGET, prove
 from verify.term import WIDTH, BitTerm, lookup, memory_address
 from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
@@ -228,7 +228,7 @@ class _Facts:
         return self._evaluated_places(scope) if isinstance(verdict, Unknown) else verdict
 
     def _evaluated_places(self, scope: str) -> Verdict:
-        places = self.destination.substitute(**{p.name: p.begin for p in self.destination.params}).table()["m"]
+        places = places_at(self.destination, {p.name: p.begin for p in self.destination.params})
         order = np.argsort(places, kind="stable")
         same = np.flatnonzero(places[order][1:] == places[order][:-1])
         if len(same):
@@ -257,10 +257,7 @@ class _Facts:
         written: Ints = np.zeros(0, dtype=np.int64)
         for values in np.ndindex(*(self.params[n].end - self.params[n].begin for n in names)):
             stage = {n: self.params[n].begin + int(v) for n, v in zip(names, values, strict=True)}
-            read, write = (
-                layout.substitute(**{p.name: stage[p.name] for p in layout.params}).table()["m"]
-                for layout in (self.source, self.destination)
-            )
+            read, write = (places_at(layout, stage) for layout in (self.source, self.destination))
             lost = np.intersect1d(written, np.concatenate([read, write]) if in_place else write)
             if len(lost):
                 return Refuted(scope, {**stage, "place": int(lost[0])})
@@ -274,7 +271,7 @@ class _Facts:
             ("write", self.destination, self.writes),
         ):
             steps = [c * self.width for _, c in stage_moves(layout)]
-            places = layout.substitute(**{p.name: p.begin for p in layout.params}).table()["m"]
+            places = places_at(layout, {p.name: p.begin for p in layout.params})
             for number, one in enumerate(instructions):
                 if any(value % one.width for value in (align, *steps)):
                     return Refuted(scope, {"phase": phase, "instruction": number, "bytes": one.width, "align": align})

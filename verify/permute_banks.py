@@ -13,7 +13,7 @@ pair up depends on which lanes are idle or equal, hence on neither base nor stag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from verify.solve import BUDGET, prove
 from verify.term import WIDTH, lookup
 from verify.verdict import Obligation, Proved, Refuted, Verdict
 
-__all__ = ["Instruction", "Layout", "prove_phase", "stage_moves", "translation_lemma"]
+__all__ = ["Instruction", "Layout", "places_at", "prove_phase", "stage_moves", "translation_lemma"]
 
 Ints = NDArray[np.int64]
 Layout: TypeAlias = TileLayout | SwizzledLayout
@@ -107,7 +107,7 @@ class _Phase:
         self.op = "ld.shared" if phase == "read" else "st.shared"
         self.params = {p.name: p for p in layout.params}
         self.moves = stage_moves(layout)
-        places = layout.substitute(**{p.name: p.begin for p in layout.params}).table()["m"] * width
+        places = places_at(layout, {p.name: p.begin for p in layout.params}) * width
         self.low = int(places.min()) // _BANK_BYTES * _BANK_BYTES
         self.widths = np.array([one.width for one in instructions])
         self.addresses = np.stack([_addresses(one.elements, places - self.low, width) for one in instructions])
@@ -236,13 +236,19 @@ def _group(width: int, merged: bool) -> int:
 
 
 def stage_moves(layout: Layout) -> tuple[tuple[Param, int], ...]:
-    """Return by how many elements each parameter moves a layout; a swizzle lets whole periods through."""
+    """Return by how many elements each parameter moves a layout, if it does; a swizzle lets whole periods through."""
     tile = layout.inner if isinstance(layout, SwizzledLayout) else layout
     offset = tile.offset.get("m", 0)
-    terms = offset.terms if isinstance(offset, Affine) else ()
+    terms = tuple((p, c) for p, c in offset.terms if p.end - p.begin > 1) if isinstance(offset, Affine) else ()
     if isinstance(layout, SwizzledLayout) and any(c % layout.swizzle.period for _, c in terms):
         raise LayoutError(f"the stages of {layout} are no multiples of the swizzle's period {layout.swizzle.period}")
     return terms
+
+
+def places_at(layout: Layout, stage: Mapping[str, int]) -> Ints:
+    """Return the place in memory of every element, with these values of the parameters."""
+    table = layout.substitute(**{p.name: stage[p.name] for p in layout.params}).table()
+    return table["m"] if "m" in table else np.zeros(layout.size, dtype=np.int64)
 
 
 def _addresses(elements: Ints, places: Ints, width: int) -> Ints:
