@@ -224,11 +224,11 @@ def test_blocks_that_interlock_are_told_from_blocks_that_overlap():
 @pytest.mark.parametrize(("name", "obligations"), [("a", 4), ("c", 3)])
 def test_what_is_read_from_a_buffer_that_the_move_does_not_name_is_never_taken_for_its_input(name, obligations):
     text = module("ld.global.u32 %r6, [%rd4]; st.global.u32 [%rd5], %r6;").replace("64 b", "64 b, .param .u64 c")
-    count = 32 * 512
+    count = 32 * 4096
     side = Side(f"S[{count}:1]", (count,), f"0:{count}")
     roles = (("a", "input"), ("b", "output"), ("c", "input"))
     buffers = tuple(Buffer(n, role, "u32", 0, count, 16) for n, role in roles)
-    claim = Claim("k", "u32", (512, 1, 1), (32, 1, 1), 0, buffers, (Move(name, side, "b", side),), "untouched")
+    claim = Claim("k", "u32", (4096, 1, 1), (32, 1, 1), 0, buffers, (Move(name, side, "b", side),), "untouched")
     assert [str(o.verdict) for o in check_symbolically(parse(text), claim)] == ["Proved"] * obligations
 
 

@@ -175,7 +175,7 @@ def copy_claim(count: int = 32, align: int = 16, *, grid: int = 1) -> Claim:
     return Claim("k", "uint32", (grid, 1, 1), (32, 1, 1), 0, buffers, (Move("a", side, "b", side),), "untouched")
 
 
-LARGE = copy_claim(32 * 512, grid=512)  # too many threads to follow one by one
+LARGE = copy_claim(32 * 4096, grid=4096)  # too many threads to follow one by one
 CARRIED = replace(LARGE, frame="carried")  # not one whole tensor that leaves the rest alone: left to the solver
 STORE = "st.global.u32 [%rd5], %r6;"
 COPY = "ld.global.u32 %r6, [%rd4];" + STORE
