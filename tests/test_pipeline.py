@@ -70,3 +70,18 @@ def test_a_loop_over_many_stages_is_certified_stage_by_stage():
     assert {row["verdict"] for row in kernel.certificate["obligations"]} == {"Proved"}
     assert any(row["name"].startswith("every output byte") for row in kernel.certificate["obligations"])
     assert time.process_time() - started < 30
+
+
+@pytest.mark.slow
+def test_bounds_that_are_too_hard_for_the_solver_are_evaluated_for_every_thread():
+    """Divisions by 60 and 20 in 64 bits end at the solver's limit."""
+    rows, turned = TileLayout.parse("S[(3,20,16):(320,16,1)]"), TileLayout.parse("S[(3,20,16):(1,3,60)]")
+    kernel = permute_layout(rows, turned, dtype="uint8", plan="rotation").certify()
+    assert is_proved(kernel.certificate)
+    assert any("every thread evaluated" in row["scope"] for row in kernel.certificate["obligations"])
+
+
+@pytest.mark.slow
+def test_a_long_table_of_accesses_is_followed():
+    rows, columns = TileLayout.parse("S[(33,31):(31,1)]"), TileLayout.parse("S[(33,31):(1,33)]")
+    assert is_proved(permute_layout(rows, columns, dtype="uint16", plan="words").certify().certificate)

@@ -20,7 +20,7 @@ from verify.ptx.program import Constant
 from verify.ptx.symexec import Access
 from verify.ptx.tmem import COLUMNS, footprint
 
-__all__ = ["Origin", "Place", "RaceError", "UndefinedByteError", "follow"]
+__all__ = ["Origin", "Place", "RaceError", "UndefinedByteError", "follow", "instances"]
 
 Dim = tuple[int, int, int]
 
@@ -76,10 +76,10 @@ def follow(
         RaceError: two threads race in global or shared memory.
         UndefinedByteError: an undefined byte is stored to global memory.
     """
-    instances = list(_instances(indices, block, grid))
-    memory = _Memory([pairs for _, _, pairs in instances])
+    every = list(instances(indices, block, grid))
+    memory = _Memory([pairs for _, _, pairs in every])
     for place, rows in zip(places, sources, strict=True):
-        for number, (block_number, thread, _) in enumerate(instances):
+        for number, (block_number, thread, _) in enumerate(every):
             if z3.is_true(memory.value(place.access.guard, number)):
                 at = memory.value(place.offset, number).as_long()
                 region = place.region if place.access.space == "global" else f"{place.region}@{block_number}"
@@ -107,7 +107,7 @@ class _Event:
         return self.thread // 32 == other.thread // 32 and self.access.warp_epoch < other.access.warp_epoch
 
 
-def _instances(indices: Mapping[str, Any], block: Dim, grid: Dim) -> Iterator[tuple[int, int, list[tuple[Any, Any]]]]:
+def instances(indices: Mapping[str, Any], block: Dim, grid: Dim) -> Iterator[tuple[int, int, list[tuple[Any, Any]]]]:
     """Every thread: number of its block, its own number, and values of the indices."""
     blocks = itertools.product(*(range(n) for n in reversed(grid)))
     for number, (bz, by, bx) in enumerate(blocks):

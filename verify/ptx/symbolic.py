@@ -28,7 +28,7 @@ from verify.ptx.blocks import Outcome, check_blocks, refusal
 from verify.ptx.bytewise import Byte, Choice, Moved, Reader
 from verify.ptx.errors import PtxError
 from verify.ptx.expect import expectations
-from verify.ptx.follow import Origin, Place, RaceError, UndefinedByteError, follow
+from verify.ptx.follow import Origin, Place, RaceError, UndefinedByteError, follow, instances
 from verify.ptx.names import FreeNames
 from verify.ptx.ops_base import TmemAlloc
 from verify.ptx.parse import WIDTHS
@@ -245,7 +245,18 @@ class _Facts:
         simple = z3.simplify(statement)
         if z3.is_true(simple):
             return Proved(scope)
-        return prove(simple, given=self.thread.given, scope=scope, logic="QF_BV")
+        verdict = prove(simple, given=self.thread.given, scope=scope, logic="QF_BV")
+        return self._evaluated(simple, verdict, scope) if isinstance(verdict, Unknown) and self.is_small() else verdict
+
+    def _evaluated(self, statement: Any, otherwise: Unknown, scope: str) -> Verdict:
+        """Decide what is too hard for the solver thread by thread; where data or bases matter it stays unknown."""
+        for block, thread, values in instances(self.thread.indices, self.claim.block, self.claim.grid):
+            here = z3.simplify(z3.substitute(statement, *values))
+            if z3.is_false(here):
+                return Refuted(scope, {"thread": thread, "block": block}, otherwise.effort)
+            if not z3.is_true(here):
+                return otherwise
+        return Proved(f"{scope}; every thread evaluated", otherwise.effort)
 
     # --- races ------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ from verify.ptx.tree import Variable
 __all__ = ["Access", "Thread", "execute", "linear_index"]
 
 _MAX_STEPS = 50_000
-_MAX_TABLE = 1 << 14
+_MAX_TABLE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
