@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BankPromise", "Buffer", "Claim", "Move", "Scalar", "Side", "digest"]
+__all__ = ["BankPromise", "Buffer", "Claim", "Move", "Scalar", "Side", "digest", "fields_of"]
 
 FORMAT: Final = 1
 
@@ -240,18 +240,10 @@ class Claim:
                 "block": list(self.block),
                 "dynamic_shared_bytes": self.dynamic_shared_bytes,
             },
-            "params": [{"kind": type(p).__name__.lower(), **_fields(p)} for p in self.params],
-            "moves": [
-                {
-                    "input": move.input,
-                    "source": _fields(move.source),
-                    "output": move.output,
-                    "destination": _fields(move.destination),
-                }
-                for move in self.moves
-            ],
+            "params": [{"kind": type(p).__name__.lower(), **fields_of(p)} for p in self.params],
+            "moves": [fields_of(move) for move in self.moves],
             "frame": self.frame,
-            "banks": [_fields(promise) for promise in self.banks],
+            "banks": [fields_of(promise) for promise in self.banks],
         }
 
     @classmethod
@@ -285,9 +277,19 @@ class Claim:
             raise LayoutError(f"this is no claim: {type(error).__name__} {error}") from error
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    names = type(value).__dataclass_fields__
-    return {name: list(v) if isinstance(v := getattr(value, name), tuple) else v for name in names}
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a part of a claim as JSON has them, its own parts alike.
+
+    >>> fields_of(Side("S[8:1]", (8,), "0:8"))
+    {'layout': 'S[8:1]', 'shape': [8], 'region': '0:8'}
+    """
+    return {name: _plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return fields_of(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _side(value: Mapping[str, Any]) -> Side:

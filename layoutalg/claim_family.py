@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from layoutalg.claim import Buffer, Claim, Move, Scalar, Side
+from layoutalg.claim import Buffer, Claim, Move, Scalar, Side, fields_of
 from layoutalg.errors import LayoutError, RangeError
 from layoutalg.hardware.dtypes import dtype
 from layoutalg.sizes import Size, comparisons, evaluate_size, holds, names_of
@@ -195,18 +195,10 @@ class ClaimFamily:
                 "block": list(self.block),
                 "dynamic_shared_bytes": self.dynamic_shared_bytes,
             },
-            "params": [{"kind": "scalar" if isinstance(p, Scalar) else "buffer", **_fields(p)} for p in self.params],
-            "sizes": [_fields(size) for size in self.sizes],
+            "params": [{"kind": "scalar" if isinstance(p, Scalar) else "buffer", **fields_of(p)} for p in self.params],
+            "sizes": [fields_of(size) for size in self.sizes],
             "given": list(self.given),
-            "moves": [
-                {
-                    "input": move.input,
-                    "source": _fields(move.source),
-                    "output": move.output,
-                    "destination": _fields(move.destination),
-                }
-                for move in self.moves
-            ],
+            "moves": [fields_of(move) for move in self.moves],
         }
 
     @classmethod
@@ -268,8 +260,3 @@ def _side(side: SizedSide, values: Mapping[str, int]) -> Side:
 
 def _read_side(value: Mapping[str, Any]) -> SizedSide:
     return SizedSide(value["layout"], tuple(value["shape"]))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    names = type(value).__dataclass_fields__
-    return {name: list(v) if isinstance(v := getattr(value, name), tuple) else v for name in names}

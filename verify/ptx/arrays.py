@@ -13,6 +13,8 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
+from verify.ptx.names import bottom_up
+
 __all__ = ["Array", "UnsupportedTermError", "Valuation", "bits_of", "masked", "operate"]
 
 Array = NDArray[Any]
@@ -203,7 +205,6 @@ class Valuation:
 
     def __init__(self, unknowns: Mapping[str, Array]) -> None:
         self.unknowns = unknowns
-        # Terms are kept with their values: the number of a term that is gone would be given to another one.
         self._known: dict[int, tuple[Any, Array]] = {}
 
     def value(self, term: Any) -> Array:
@@ -212,17 +213,7 @@ class Valuation:
         Raises:
             UnsupportedTermError: an unknown that has no values here, or an operation that is not in the table.
         """
-        stack = [term]
-        while stack:
-            node = stack[-1]
-            children = node.children()
-            missing = [child for child in children if child.get_id() not in self._known]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            self._known[node.get_id()] = (node, self._value(node, children))
-        return self._known[term.get_id()][1]
+        return bottom_up(term, self._known, self._value)
 
     def _value(self, node: Any, children: list[Any]) -> Array:
         if node.decl().kind() != z3.Z3_OP_UNINTERPRETED:

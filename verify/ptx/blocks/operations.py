@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from verify.ptx.arrays import Array, UnsupportedTermError, bits_of, masked, operate
 from verify.ptx.blocks.separate import Parts, Separated, Words
+from verify.ptx.names import bottom_up
 
 __all__ = ["Terms"]
 
@@ -38,7 +39,6 @@ class Terms(Separated):
     def __init__(self, threads: Mapping[str, Words], blocks: Mapping[str, Words], count: int) -> None:
         super().__init__(count)
         self._threads, self._blocks = threads, blocks
-        # Terms are kept with their values: the number of a term that is gone would be given to another one.
         self._known: dict[int, tuple[Any, Parts]] = {}
 
     def parts(self, term: Any) -> Parts:
@@ -48,18 +48,7 @@ class Terms(Separated):
             UnsupportedTermError: an operation, or an unknown, that has no meaning here.
             TooManyClassesError: blocks have too little in common.
         """
-        stack = [term]
-        while stack:
-            node = stack[-1]
-            children = node.children()
-            missing = [child for child in children if child.get_id() not in self._known]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if node.get_id() not in self._known:
-                self._known[node.get_id()] = (node, self._evaluate(node, children))
-        return self._known[term.get_id()][1]
+        return bottom_up(term, self._known, self._evaluate)
 
     def truth(self, condition: Any) -> NDArray[np.bool_]:
         """Return a condition's values by class and thread, in the present partition."""
