@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from hypothesis import currently_in_test_context, event
@@ -139,6 +139,36 @@ def boxed_layouts(draw: st.DrawFn, *, limit: int = 64, replicas: bool = True) ->
     layout = draw(layouts(limit=limit, replicas=replicas))
     shape = draw(st.one_of(shapes(layout.size), fitting_shapes(layout)))
     return Boxed(layout, shape, draw(boxes(shape)))
+
+
+@st.composite
+def coincidences(draw: st.DrawFn, *, limit: int = 4000) -> Boxed:
+    """Boxes of shapes that do not group, in layouts some of whose blocks follow one another without a break."""
+    extents = draw(st.lists(st.integers(2, 12), min_size=2, max_size=4))
+    strides = [draw(st.sampled_from([1, 1, 2, -1]))]
+    for k in range(len(extents) - 2, -1, -1):
+        smooth = strides[-1] + sum(s * (e - 1) for e, s in zip(extents[:k:-1], strides, strict=True))
+        strides.append(draw(st.one_of(st.just(smooth), st.just(strides[-1]), st.integers(-5, 12))))
+    blocks = [extents[-1], extents[-1] * extents[-2]]
+    near = st.builds(
+        lambda block, times, parts, more: max(2, times * block // parts + more),
+        st.sampled_from(blocks),
+        st.integers(1, 3),
+        st.sampled_from([1, 1, 2, 3, max(1, extents[-2] - 1)]),
+        st.integers(-1, 1),
+    )
+    dims = draw(st.lists(near, min_size=1, max_size=2))
+    extents[0] *= prod(dims) // gcd(prod(dims), prod(extents))
+    shape = (prod(extents) // prod(dims), *dims)
+    region, room = [], limit
+    for extent in reversed(shape):
+        length = draw(st.one_of(st.integers(1, min(extent, room)), near))
+        length = min(length, extent, room)
+        begin = draw(st.integers(0, extent - length))
+        region.append((begin, begin + length))
+        room = max(1, room // length)
+    layout = TileLayout.from_iters(shard=[(e, s, "m") for e, s in zip(extents, reversed(strides), strict=True)])
+    return Boxed(layout, shape, tuple(reversed(region)))
 
 
 def boxed(text: str, *, shape: tuple[int, ...], region: tuple[tuple[int, int], ...]) -> Boxed:

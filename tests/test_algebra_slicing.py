@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from strategies import attempt, boxed
 
 from layoutalg import NotExpressibleError, Param, RangeError, RegionError, S, TileLayout, UndecidedError
+from layoutalg.algebra import difference
 from layoutalg.algebra.canonical import canonical_shard
-from layoutalg.algebra.ragged import MAX_TABULATED, Box, affine_digits, box_values, fails_by_digits
+from layoutalg.algebra.difference import Digit, Part, first_difference
+from layoutalg.algebra.ragged import Box, affine_digits, box_values, read_box
 from layoutalg.algebra.recognise import recognise_values
 from verify.results import certify_slice
 from verify.verdict import Proved, Refuted
@@ -333,24 +335,115 @@ def test_blocks_whose_strides_agree_are_one_block():
     assert str(answer) == "S[1000000006:2] + 6"
 
 
+def ragged(case):
+    """A box of integers, without what slicing simplifies beforehand."""
+    begins, lengths = tuple(b for b, _ in case.region), tuple(e - b for b, e in case.region)
+    return Box(case.layout.canonicalize().shard, case.shape, begins, lengths)
+
+
+@given(st.one_of(strategies.boxed_layouts(), strategies.coincidences()))
+@example(boxed("S[(11,2,5):(50,50,1)]", shape=(10, 11), region=((0, 5), (0, 6))))
+def test_a_box_is_read_as_its_table_is(case):
+    box = ragged(case)
+    count = math.prod(box.lengths)
+    table = attempt(recognise_values, box_values(box, count))
+    read = attempt(read_box, box)
+    event(f"{'refused' if isinstance(read, NotExpressibleError) else 'read'}")
+    if isinstance(table, NotExpressibleError):
+        assert read.index == table.index
+    else:
+        assert canonical_shard(read) == table[0]
+
+
 @given(strategies.boxed_layouts())
-def test_what_digits_show_is_what_a_table_shows(case):
-    lengths = tuple(e - b for b, e in case.region)
-    box = Box(case.layout.canonicalize().shard, case.shape, tuple(b for b, _ in case.region), lengths)
-    digits, index = affine_digits(box), fails_by_digits(box)
-    event(f"digits {'answer' if digits is not None else 'refuse' if index is not None else 'leave it open'}")
-    assert digits is None or index is None
-    table = attempt(recognise_values, box_values(box, math.prod(lengths)))
-    if index is not None:
-        assert table.index == index
+def test_digits_for_any_strides_are_those_that_are_read(case):
+    digits = affine_digits(ragged(case))
     if digits is not None:
-        assert canonical_shard(digits) == table[0]
+        assert canonical_shard(digits) == canonical_shard(read_box(ragged(case)))
 
 
-def test_a_large_box_whose_crossings_agree_by_coincidence_is_undecided():
+@given(st.one_of(strategies.boxed_layouts(replicas=False), strategies.coincidences(limit=400)), st.data())
+def test_the_first_index_at_which_a_box_differs_from_a_layout_is_found(case, data):
+    plain, places = box_of(case)
+    read = attempt(read_box, ragged(case))
+    iters = () if isinstance(read, NotExpressibleError) else read
+    if not iters or data.draw(st.booleans()):
+        iters = [(e, 1, "m") for e in data.draw(strategies.shapes(len(places)))]
+    strides = [data.draw(st.one_of(st.just(stride), st.integers(-9, 12))) for _, stride, _ in iters]
+    other = TileLayout.from_iters(shard=[(e, s, str(a)) for (e, _, a), s in zip(iters, strides, strict=True)])
+    first, values = oracle.base(plain, places[0]), [oracle.base(plain, n) for n in places]
+    differ = (n for n, v in enumerate(values) if oracle.minus(v, first) != oracle.base(oracle.plain(other), n))
+    digits = [
+        Digit(e - b, math.prod(y - x for x, y in case.region[k + 1 :]), math.prod(case.shape[k + 1 :]))
+        for k, (b, e) in enumerate(case.region)
+    ]
+    box = Part(0, places[0], tuple(digits))
+    found = first_difference(box, ragged(case).iters, other.canonicalize().shard)
+    event("differs" if found is not None else "the same")
+    assert found == next(differ, None)
+
+
+#: Layouts whose blocks of p elements follow one another without a break, in all sizes: box and answer, or first index.
+COINCIDENCES = [
+    # every second crossing is none; row 3p//5 begins with a block of its own, after 3 crossings
+    lambda p: ((5, 2, p), (p + 5, 5, 1), (2 * p, 5), ((p // 5 + 1, 3 * p // 2), (1, 3)), None),
+    # the border of a block runs across rows and columns; blocks of the box do as well
+    lambda p: (
+        (2 * p + 1, 2, p),
+        (9 * p, 9 * p, 1),
+        (2 * p, 2 * p + 1),
+        ((0, p), (0, p + 1)),
+        ((p + 1, 9 * p), (p, 1)),
+    ),
+    # rows that step from block to block and a third, three to a block of the next level
+    lambda p: ((4 * p, 4, 3 * p), (9 * p + 3, 2 * p + 1, 1), (12 * p, 4 * p), ((0, 12 * p), (3, 4)), None),
+]
+
+
+@pytest.mark.parametrize("p", [7, 11, 101, 1009, 10007, 1000000007])
+@pytest.mark.parametrize("make", COINCIDENCES)
+def test_coincidences_of_strides_are_decided_at_any_size(make, p):
+    extents, strides, shape, region, answer = make(p)
+    layout = TileLayout.from_iters(shard=[(e, s, "m") for e, s in zip(extents, strides, strict=True)])
+    found = attempt(layout.slice, shape, region)
+    if answer is not None:
+        assert [(it.extent, it.stride) for it in found.shard] == list(answer)
+    if p <= 1009:
+        box = ragged(strategies.Boxed(layout, shape, region))
+        table = attempt(recognise_values, box_values(box, math.prod(box.lengths)))
+        if isinstance(table, NotExpressibleError):
+            assert found.index == table.index
+        else:
+            assert found.canonicalize().shard == table[0]
+
+
+def test_a_large_box_whose_blocks_agree_by_coincidence_is_refused_where_they_no_longer_do():
     layout = TileLayout.parse("S[(5,2,1000000007):(1000000012,5,1)]")
-    with pytest.raises(UndecidedError, match=f"the first {MAX_TABULATED} are as in"):
+    with pytest.raises(NotExpressibleError) as caught:
         layout.slice((2000000014, 5), ((200000011, 1500000010), (1, 3)))
+    # the third block begins at 3*1000000007 = 5*600000004 + 1, in the first column of row 600000004
+    assert caught.value.index == 2 * (600000004 - 200000011)
+
+
+TOO_MANY = ("S[(481676,40140,3):(1,0,2)]", (481680, 120419), ((0, 481680), (0, 60209)))
+
+
+def test_a_large_box_of_too_many_parts_is_undecided():
+    layout, shape, region = TOO_MANY
+    with pytest.raises(UndecidedError, match="29001471120 points in over 32768 parts"):
+        TileLayout.parse(layout).slice(shape, region)
+
+
+@given(st.one_of(strategies.boxed_layouts(), strategies.coincidences()))
+def test_a_small_box_of_too_many_parts_is_read_from_its_table(case):
+    by_parts = attempt(read_box, ragged(case))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(difference, "MOST_PARTS", 1)
+        by_table = attempt(read_box, ragged(case))
+    if isinstance(by_parts, NotExpressibleError):
+        assert by_table.index == by_parts.index
+    else:
+        assert canonical_shard(by_table) == canonical_shard(by_parts)
 
 
 def test_a_refusal_keeps_its_facts_when_it_is_pickled():

@@ -128,6 +128,8 @@ INSIDE = {
     "recognise.tables_on_one_axis",
     "recognise.tables_on_two_axes",
     "slicing.run_length",
+    "ragged.affine_digits",
+    "ragged.first_difference",
     "compose.by_digits",
 }
 RUN = [law for law in all_laws() if law.kind in ("family", "exhaustive") and law.name not in INSIDE]

@@ -44,8 +44,8 @@ def test_requests_are_the_same_for_one_seed_and_reach_large_sizes():
 
 
 def test_what_the_library_does_not_decide_has_no_verdict():
-    layout = TileLayout.parse("S[(5,2,1000000007):(1000000012,5,1)]")
-    request = Request("slice", (layout, (2000000014, 5), ((200000011, 1500000010), (1, 3))))
+    layout = TileLayout.parse("S[(481676,40140,3):(1,0,2)]")
+    request = Request("slice", (layout, (481680, 120419), ((0, 481680), (0, 60209))))
     answer, verdict = certify_request(request)
     assert isinstance(answer, UndecidedError)
     assert verdict is None

@@ -1,45 +1,41 @@
 """Boxes of shapes whose boundaries the layout does not have, such as rows of 3 across blocks of 8.
 
-What the box and the layout have whole inside comes off first.  The rest is answered by digits or by a table.
+What the box and the layout have whole inside comes off first.  What is left is read or cut into digits.
 
-*By digits, at any size.*  Cut the box into digits: at first its own dimensions, digit j moving the flat index N by c_j.
-Where the block index floor(N / E) is affine in the digits, and the next one up, and so on, the values are affine in
-them, and the digits with the steps they take are the answer.  The block index is affine exactly where the remainder
-``r0 + sum(x_j * r_j)``, with the r_j that one step of each digit gives, stays within [0, E) over all digits, which its
-two ends decide.  Where it leaves, a digit is cut at the last step before it would.
+*Read, where all numbers are known, at any size.*  The recogniser, asked about a box instead of a table: the first value
+and the step to the next one make a layout; the first index at which the box differs from it (``difference``) ends the
+run of its outermost digit, and so on, until nothing differs or no layout goes on.
+
+*Cut into digits, for any strides.*  At first the digits are the box's own dimensions, digit j moving the flat index N
+by c_j.  Where the block index floor(N / E) is affine in the digits, and the next one up, and so on, the values are
+affine in them, and the digits with the steps they take are the answer.  The block index is affine exactly where the
+remainder ``r0 + sum(x_j * r_j)``, with the r_j that one step of each digit gives, stays within [0, E) over all digits,
+which its two ends decide.  Where it leaves, a digit is cut at the last step before it would.
 
     E = 8, rows [0, 3) of 5:   0 1 2 | 5 6 7 | 10 11 12     the third row is in block 1: the digits (3, 3) leave [0, 8)
-
-Both are tried in the layout and, where the values from the first to the last of the box are a layout, in that one: two
-blocks whose strides agree are one block there.
-
-*By a table*, for what digits do not show.  Its first values are read by the recogniser; they suffice to refuse.
-
-*Refused by digits.*  Before the first index t at which a block index leaves its digits the values are affine in them.
-If the value at t is not, the run of the outermost digit of t ends there: a layout needs t to divide the size, and t to
-be a whole number of the digits inside, unless the run is theirs, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
+from layoutalg.algebra.difference import MOST_PARTS, Digit, Part, TooManyPartsError, first_difference
 from layoutalg.algebra.recognise import recognise_values
 from layoutalg.axis import Axis
+from layoutalg.errors import NotExpressibleError, UndecidedError
 from layoutalg.index import flatten
-from layoutalg.iters import Iter, Iters, Vector, combine, is_multiple_of_axis, scale_vector, vector_at, vectors_equal
+from layoutalg.iters import Iter, Iters, Vector, combine, is_multiple_of_axis, scale_vector, vector_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Box", "affine_digits", "box_values", "fails_by_digits", "read_box", "take_off_whole_digits"]
+__all__ = ["Box", "affine_digits", "box_values", "read_box", "take_off_whole_digits"]
 
-#: How many values of a box are tabulated at most, and how many at first.
-MAX_TABULATED = 1 << 24
-FIRST_TABULATED = 1 << 12
+#: How many values of a box are tabulated at most, where its parts are too many.
+MAX_TABULATED: Final = 1 << 24
 
 
 class Box(NamedTuple):
@@ -86,24 +82,23 @@ def affine_digits(box: Box) -> Iters | None:
     >>> affine_digits(Box((make_iter(4, 7), make_iter(10**9 + 1, 3)), (1000, 4000), (0, 0), (500, 3)))
     (500:12000, 3:3)
     """
-    base, digits, affine = _digits_of(box)
-    strides = [is_multiple_of_axis(step) for step in _steps(box.iters, base, digits)] if affine else [None]
+    base, digits = _digits_of(box)
+    while (leaving := _leaving_block(box.iters, base, digits)) is not None:
+        cut = _cut(digits, *leaving)
+        if cut is None:
+            return None
+        digits = _longer_than_one(cut)
+    strides = [is_multiple_of_axis(step) for step in _steps(box.iters, base, digits)]
     if None in strides:
         return None
     return tuple(Iter(digit.extent, *stride) for digit, stride in zip(digits, strides, strict=True) if stride)
 
 
-def _digits_of(box: Box) -> tuple[int, list[_Digit], bool]:
-    """Return the flat index of the begin, digits of the box, and whether its block indices are affine in them."""
-    base = flatten(box.begin, box.shape)
+def _digits_of(box: Box) -> tuple[int, list[_Digit]]:
+    """Return the flat index of the begin, and the dimensions of the box that have more than one index."""
     steps = [math.prod(box.shape[dim + 1 :]) for dim in range(len(box.shape))]
-    digits = _longer_than_one([_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)])
-    while (leaving := _leaving_block(box.iters, base, digits)) is not None:
-        cut = _cut(digits, *leaving)
-        if cut is None:
-            return base, digits, False
-        digits = _longer_than_one(cut)
-    return base, digits, True
+    digits = [_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)]
+    return flatten(box.begin, box.shape), _longer_than_one(digits)
 
 
 def _longer_than_one(digits: list[_Digit]) -> list[_Digit]:
@@ -148,82 +143,58 @@ def _cut(digits: list[_Digit], extent: int, rest: int, rests: list[int]) -> list
     return None
 
 
-def fails_by_digits(box: Box) -> int | None:
-    """Return the first index at which digits show that every layout fails; None where they do not show it.
+def read_box(box: Box) -> Iters:
+    """Recognise a box of integers, run by run.
 
-    Law (verify.laws.slicing_numbers): layouts of the box's size agree with it before that index, and none at it.
+    A layout that agrees with the values before an index is asked for the first one at which it does not: there the run
+    of its outermost digit ends, if that is possible, and a digit is added.
 
-    >>> from layoutalg.iters import make_iter
-    >>> fails_by_digits(Box((make_iter(6, 7), make_iter(10**9, 3)), (2 * 10**9, 3), (5, 0), (5 * 10**8, 2)))
-    666666657
-    """
-    base, digits, affine = _digits_of(box)
-    units = [math.prod(digit.extent for digit in digits[k + 1 :]) for k in range(len(digits))]
-    leaving = None if affine else _first_leaving(box.iters, base, digits, units)
-    count = math.prod(box.lengths)
-    steps = _steps(box.iters, base, digits)
-    for unit, step in reversed(list(zip(units, steps, strict=True))):
-        if unit < (count if leaving is None else leaving) and is_multiple_of_axis(step) is None:
-            return unit
-    if leaving is None:
-        return None
-    x = [leaving // unit % digit.extent for unit, digit in zip(units, digits, strict=True)]
-    expected = combine(vector_at(box.iters, base), *(scale_vector(step, n) for step, n in zip(steps, x, strict=True)))
-    here = vector_at(box.iters, base + sum(digit.step * n for digit, n in zip(digits, x, strict=True)))
-    if vectors_equal(here, expected):
-        return None
-    k = next(k for k, n in enumerate(x) if n)
-    goes_on = k + 1 < len(digits) and vectors_equal(steps[k], scale_vector(steps[k + 1], digits[k + 1].extent))
-    return leaving if count % leaving or (leaving % units[k] and not goes_on) else None
-
-
-def _first_leaving(iters: Iters, base: int, digits: Sequence[_Digit], units: Sequence[int]) -> int:
-    """Return the first index of the box at which the block index of some level leaves its digits."""
-    steps = [digit.step for digit in digits]
-    found = []
-    for extent, _, _ in reversed(iters[1:]):
-        block, rest = divmod(base, extent)
-        blocks = [(base + step) // extent - block for step in steps]
-        x = _first_outside(extent, rest, [s - extent * b for s, b in zip(steps, blocks, strict=True)], digits)
-        if x is not None:
-            found.append(sum(n * unit for n, unit in zip(x, units, strict=True)))
-        base, steps = block, blocks
-    return min(found)
-
-
-def _first_outside(extent: int, rest: int, rests: Sequence[int], digits: Sequence[_Digit]) -> list[int] | None:
-    """Return the least digits, outermost first, whose remainder is outside ``[0, extent)``."""
-    moves = [(digit.extent - 1) * r for digit, r in zip(digits, rests, strict=True)]
-    found: list[int] = []
-    for k, r in enumerate(rests):
-        low = rest + sum(min(0, move) for move in moves[k + 1 :])
-        high = rest + sum(max(0, move) for move in moves[k + 1 :])
-        n = 0
-        if low >= 0 and high < extent:
-            n = -(-(extent - high) // r) if r > 0 else low // -r + 1 if r else digits[k].extent
-        if n >= digits[k].extent:
-            return None
-        found.append(n)
-        rest += n * r
-    return found
-
-
-def read_box(box: Box) -> tuple[Iters, int]:
-    """Recognise a box from its values; the second number says how many of them were judged.
+    Law (verify.laws.ragged): the answer has the value ``L(begin + x)`` less the first at every x of the box.
 
     Raises:
         NotExpressibleError: no layout has these values; ``index`` is the first at which every layout fails.
+        UndecidedError: the box has over 2^24 points and falls into over 2^15 parts.
 
     >>> from layoutalg.iters import make_iter
-    >>> read_box(Box((make_iter(3, 100), make_iter(8, 1)), (8, 3), (0, 0), (2, 2)))
-    ((2:3, 2:1), 4)
+    >>> read_box(Box((make_iter(6, 7), make_iter(10**9, 3)), (2 * 10**9, 3), (5, 0), (10**8, 2)))
+    (100000000:9, 2:3)
     """
-    count, known = math.prod(box.lengths), 0
+    try:
+        return _read_by_parts(box)
+    except TooManyPartsError:
+        count = math.prod(box.lengths)
+        if count > MAX_TABULATED:
+            raise UndecidedError(
+                f"{count} points in over {MOST_PARTS} parts, on each of which the values are a sum of digits"
+            ) from None
+        return recognise_values(box_values(box, count))[0]
+
+
+def _read_by_parts(box: Box) -> Iters:
+    count = math.prod(box.lengths)
+    base, digits = _digits_of(box)
+    units = [math.prod(digit.extent for digit in digits[k + 1 :]) for k in range(len(digits))]
+    whole = Part(0, base, tuple(Digit(d.extent, unit, d.step) for d, unit in zip(digits, units, strict=True)))
+    start = scale_vector(vector_at(box.iters, base), -1)
     found: Iters = ()
-    while known < min(count, MAX_TABULATED):
-        known = min(count, MAX_TABULATED if known else FIRST_TABULATED)
-        found, _ = recognise_values(box_values(box, known), count)
-    return found, known
+    known = 1  # points of the digits that are found
+    while known < count:
+        place = base + sum(d.step * (known // unit % d.extent) for d, unit in zip(digits, units, strict=True))
+        stride = is_multiple_of_axis(combine(vector_at(box.iters, place), start))
+        if stride is None:
+            raise _no_layout(known)
+        guess = (Iter(count // known, *stride), *found)
+        at = first_difference(whole, box.iters, guess)
+        if at is None:
+            return guess
+        if at % known or count % at:
+            raise _no_layout(at)
+        found, known = (Iter(at // known, *stride), *found), at
+    return found
+
+
+def _no_layout(index: int) -> NotExpressibleError:
+    return NotExpressibleError(f"every layout that agrees before index {index} of the box fails there", index=index)
 
 
 def box_values(box: Box, count: int) -> dict[Axis, NDArray[Any]]:

@@ -31,11 +31,10 @@ from typing import NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.grouping import Shape, group_iters, show_iters, show_shape
-from layoutalg.algebra.ragged import Box, affine_digits, fails_by_digits, read_box, take_off_whole_digits
-from layoutalg.algebra.refusing import Head, first_failure
+from layoutalg.algebra.ragged import Box, affine_digits, read_box, take_off_whole_digits
 from layoutalg.decide import Number, as_number, at_most, certainly_equal, exact_quotient
 from layoutalg.errors import NotExpressibleError, RegionError, UndecidedError
-from layoutalg.index import Affine, bounds, divide, flatten, split
+from layoutalg.index import Affine, bounds, divide, flatten
 from layoutalg.iters import (
     Iter,
     Iters,
@@ -169,7 +168,7 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
         NotExpressibleError: ``index`` is the first index of the box at which every layout fails; with parameters or
             symbols, the index that the rule names.
         UndecidedError: dimensions that the layout does not group by have over 2^24 points, whole inner digits not
-            counted; no digits were found in which the values are affine, and the first 2^24 are as in some layout.
+            counted, and fall into over 2^15 parts on each of which the values are a sum of digits.
 
     >>> from layoutalg.iters import make_iter
     >>> slice_iters((make_iter(4, 10), make_iter(4, 1)), (16,), (Interval(2, 8),))
@@ -188,7 +187,7 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
         except _NoRunError as stop:
             index = stop.index * inner
             if _is_concrete(iters, region):
-                index = _first_failure(iters, shape, region, Head(part, begin, count), inner)
+                index = _first_failure(iters, extents, box)
             raise _refusal(iters, shape, region, stop.reason, index) from None
         except NotExpressibleError as error:
             raise _parameter_refusal(region, error) from error
@@ -348,61 +347,38 @@ def _slice_ragged(
             f"{asked} has a symbolic begin or extent, and the layout does not follow the shape's dimensions. {why}",
             region=region,
         ) from why
-    box = Box(iters, shape, tuple(i.begin for i in region), tuple(i.length for i in region))
+    box = _box(iters, shape, region)
     start = vector_at(iters, flatten(box.begin, shape))
     rest, full = take_off_whole_digits(box)
-    concrete = _is_concrete(iters, region)
-    views = _views(rest) if concrete else (rest,)
-    digits = next((found for view in views if (found := affine_digits(view)) is not None), None)
-    if digits is not None:
+    if not _is_concrete(iters, region):
+        digits = affine_digits(rest)
+        if digits is None:
+            raise UndecidedError(
+                f"{asked}: the values are no sum of digits for all strides; numbers would decide. {why}", region=region
+            ) from why
         return (*digits, *full), start
-    if not concrete:
-        raise UndecidedError(
-            f"{asked}: the values are no sum of digits, and a table of them needs strides that are numbers. {why}",
-            region=region,
-        ) from why
-    count = math.prod(rest.lengths)
     point = inner * math.prod(it.extent for it in full)
-    broken = next((index for view in views if (index := fails_by_digits(view)) is not None), None)
-    if broken is not None:
-        reason = f"every layout that agrees before index {broken * point} of the box fails there"
-        raise NotExpressibleError(f"{asked} is no layout: {reason}", index=broken * point, region=region)
     try:
-        found, known = read_box(rest)
+        return (*read_box(rest), *full), start
     except NotExpressibleError as error:
-        raise NotExpressibleError(f"{asked} is no layout: {error}", index=error.index * point, region=region) from error
-    if known < count:
-        raise UndecidedError(
-            f"{asked} fits no regrouping and has {count} points; the first {known} are as in {show_iters(found)}, "
-            f"and the others were not judged. {why}",
-            region=region,
-        ) from why
-    return (*found, *full), start
+        index = error.index * point
+        reason = f"every layout that agrees before index {index} of the box fails there"
+        raise NotExpressibleError(f"{asked} is no layout: {reason}", index=index, region=region) from error
+    except UndecidedError as error:
+        raise UndecidedError(f"{asked} fits no regrouping: {error}. {why}", region=region) from why
 
 
-def _views(box: Box) -> tuple[Box, ...]:
-    """Return the box in its layout and, where the values from its first to its last are a layout, the box in that."""
-    first = flatten(box.begin, box.shape)
-    last = flatten([b + n - 1 for b, n in zip(box.begin, box.lengths, strict=True)], box.shape)
+def _first_failure(iters: Iters, shape: Shape, region: Region) -> int:
+    """Return the first index at which every layout fails, of a box that a rule has shown to be none."""
     try:
-        between, _ = _interval(box.iters, first, last - first + 1)
-    except _NoRunError:
-        return (box,)
-    return box, Box(canonical_shard(between), box.shape, (0,) * len(box.shape), box.lengths)
+        read_box(_box(iters, shape, region))
+    except NotExpressibleError as error:
+        return int(error.index)
+    raise AssertionError(f"the rules refuse {show_region(region)} of {show_iters(iters)}, which is a layout")
 
 
-def _first_failure(iters: Iters, shape: Shape, region: Region, dim: Head, inner: int) -> int:
-    """Return the first index of the box at which every layout fails, ``dim`` being the dimension that shows it.
-
-    ``inner`` elements of the box lie within one index of the dimension; they form whole digits.
-    """
-    box = tuple(interval.length for interval in region)
-
-    def value(n: int) -> Vector:
-        x = [interval.begin + k for interval, k in zip(region, split(n * inner, box), strict=True)]
-        return vector_at(iters, flatten(x, shape))
-
-    return first_failure(dim, math.prod(box) // inner, value) * inner
+def _box(iters: Iters, shape: Shape, region: Region) -> Box:
+    return Box(iters, shape, tuple(i.begin for i in region), tuple(i.length for i in region))
 
 
 def _refusal(iters: Iters, shape: Shape, region: Region, reason: str, index: Number) -> NotExpressibleError:
