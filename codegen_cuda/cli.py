@@ -23,7 +23,7 @@ from layoutalg.notation import parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
 from verify.cli import register as register_verify
-from verify.console import EXIT_CODES, REFUTED, UNDECIDED, emit, run, stages
+from verify.console import EXIT_CODES, REFUTED, emit, exit_code, run, stages
 
 __all__ = ["app", "main"]
 
@@ -179,7 +179,8 @@ def permute(
             begin()
             ran = _run_and_compare(kernel)
     assert kernel.certificate is not None
-    code = _exit_code(kernel.certificate, ran)
+    wrong = ran is not None and not ran["equals_numpy"]
+    code = REFUTED if wrong else exit_code(row["verdict"] for row in kernel.certificate["obligations"])
     if as_json:
         emit(
             "permute",
@@ -203,13 +204,6 @@ def _plan(kernel: Any) -> dict[str, Any]:
         for name, p in (("read", plan.read), ("write", plan.write))
     }
     return {"form": plan.form, "registers": plan.registers, **phases}
-
-
-def _exit_code(certificate: Any, ran: dict[str, Any] | None) -> int:
-    verdicts = {row["verdict"] for row in certificate["obligations"]}
-    if "Refuted" in verdicts or (ran is not None and not ran["equals_numpy"]):
-        return REFUTED
-    return UNDECIDED if "Unknown" in verdicts else 0
 
 
 def _told(ran: dict[str, Any] | None) -> str:

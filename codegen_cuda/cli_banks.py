@@ -27,7 +27,7 @@ from layoutalg.hardware.dtypes import dtype
 from layoutalg.notation import S, parse_shape
 from layoutalg.swizzled import parse_layout
 from layoutalg.tile import TileLayout
-from verify.console import EXIT_CODES, REFUTED, UNDECIDED, counting, emit
+from verify.console import EXIT_CODES, counting, emit, exit_code
 
 __all__ = ["register"]
 
@@ -82,7 +82,7 @@ def banks(
     verdict = _prove(tile, holder, dtype_name, op=op, vector=vector or None, machine=machine) if prove else None
     if svg is not None:
         _write_picture(svg, report._repr_svg_())
-    code = 0 if verdict is None or verdict.ok else REFUTED if type(verdict).__name__ == "Refuted" else UNDECIDED
+    code = 0 if verdict is None else exit_code([type(verdict).__name__])
     if as_json:
         emit("banks", code, **_report_json(report, verdict))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,12 @@ from rich.markup import escape
 
 from codegen_cuda.cli_limits import require_elements
 from codegen_cuda.errors import PlanError
-from verify.console import EXIT_CODES, REFUTED, UNDECIDED, emit, stages
+from verify.console import EXIT_CODES, emit, exit_code, stages
 
 if TYPE_CHECKING:
     from codegen_cuda.kernel import Kernel
     from codegen_cuda.tmem import TmemPlan
     from layoutalg.tile import TileLayout
-    from verify.verdict import Verdict
 
 __all__ = ["register"]
 
@@ -43,10 +43,10 @@ def tmem(
     out: Annotated[Path, typer.Option(help="directory for the files")] = Path("out"),
     arch: Annotated[str, typer.Option(help="target, such as sm_100a or sm_103a")] = "sm_100a",
     no_compile: Annotated[bool, typer.Option("--no-compile", help="write the source and the picture only")] = False,
-    no_run: Annotated[bool, typer.Option("--no-run", help="do not execute it in the PTX interpreter")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="compile, but do not check and execute the PTX")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a report")] = False,
 ) -> None:
-    """Plan a copy between tensor memory and registers, show it, and write a kernel.
+    """Plan a copy between tensor memory and registers, show it, and write a certified kernel.
 
     [dim]layoutalg tmem --layout B --rows 64 --cols 128 --dtype f32[/]
     """
@@ -59,7 +59,7 @@ def tmem(
     held = TileLayout.parse(registers) if registers else register_layout_for(memory, extents, dtype, chosen)
     options: dict[str, Any] = {"scope": scope, "warp": warp, "instructions": [shape] if shape else None}
     wanted = ("st", "ld") if direction == "roundtrip" else (direction,)
-    with stages("planning", "compiling", "executing in the PTX interpreter") as begin:
+    with stages("planning", "compiling", "proving the plan, checking the PTX") as begin:
         begin()
         found = {
             d: tmem_plans(
@@ -73,15 +73,15 @@ def tmem(
         begin()
         if not no_compile:
             kernel = kernel.compile(arch=arch)
-        files = [*kernel.save(out), _write_picture(out, kernel.name, memory, held, dtype)]
         begin()
-        columns = max(plan.allocation for plan in plans.values())
-        verdict = None if no_compile or no_run else _execute(kernel, columns)
-    code = 0 if verdict is None or verdict.ok else REFUTED if type(verdict).__name__ == "Refuted" else UNDECIDED
+        if not no_compile and not no_run:
+            kernel = kernel.certify()
+        files = [*kernel.save(out), _write_picture(out, kernel.name, memory, held, dtype)]
+    code = exit_code(row["verdict"] for row in (kernel.certificate or {}).get("obligations", ()))
     if as_json:
-        emit("tmem", code, **_json(found, files, verdict))
+        emit("tmem", code, **_json(found, files, kernel.certificate))
     else:
-        _report(Console(), memory, held, dtype, found, files, verdict)
+        _report(Console(), (memory, held, dtype), found, kernel, files)
     raise typer.Exit(code)
 
 
@@ -131,17 +131,10 @@ def _write_picture(out: Path, name: str, memory: TileLayout, held: TileLayout, d
     return path
 
 
-def _execute(kernel: Kernel, allocation: int) -> Verdict:
-    """Execute the compiled PTX on distinct elements, at every base that the allocation can get."""
-    from verify.tmem import run_claim
-
-    assert kernel.ptx is not None
-    (row,) = run_claim(kernel.ptx.text, kernel.claim, columns=range(0, 512 - allocation + 1, 32))
-    return row.verdict
-
-
-def _json(found: dict[str, tuple[TmemPlan, ...]], files: list[Path], verdict: Verdict | None) -> dict[str, Any]:
-    from verify.verdict import verdict_json
+def _json(
+    found: dict[str, tuple[TmemPlan, ...]], files: list[Path], certificate: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    from verify.tmem import EXECUTED
 
     plans = {
         direction: [
@@ -157,23 +150,25 @@ def _json(found: dict[str, tuple[TmemPlan, ...]], files: list[Path], verdict: Ve
         ]
         for direction, listed in found.items()
     }
-    return {"plans": plans, "files": files, "executed": None if verdict is None else verdict_json(verdict)}
+    rows = (certificate or {}).get("obligations", ())
+    executed = next(({k: v for k, v in row.items() if k != "name"} for row in rows if row["name"] == EXECUTED), None)
+    return {"plans": plans, "files": files, "certificate": certificate, "executed": executed}
 
 
 def _report(
     console: Console,
-    memory: TileLayout,
-    held: TileLayout,
-    dtype: str,
+    asked: tuple[TileLayout, TileLayout, str],
     found: dict[str, tuple[TmemPlan, ...]],
+    kernel: Kernel,
     files: list[Path],
-    verdict: Verdict | None,
 ) -> None:
+    from codegen_cuda.report import print_proofs
     from layoutalg.draw.tmem import tmem_text
 
     def say(text: str, style: str = "") -> None:
         console.print(escape(text), style=style or None, highlight=False, soft_wrap=True)
 
+    memory, held, dtype = asked
     say(f"tensor memory  {memory}", "bold")
     say(f"registers      {held}", "bold")
     for listed in found.values():
@@ -181,9 +176,6 @@ def _report(
         for other in listed[1:]:
             say(f"  alternative: {other.form}, {other.instructions} per warp", "dim")
     say(tmem_text(memory, held, dtype=dtype))
-    if verdict is not None:
-        arrives = "every element arrives, from every base column that the allocation can get"
-        told = arrives if verdict.ok else str(verdict)
-        say(f"executed in the PTX interpreter (no GPU with tensor memory needed): {told}")
+    print_proofs(console, kernel)
     for path in files:
         say(f"wrote {path}", "dim")

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from codegen_cuda.kernel import Kernel
 
-__all__ = ["print_report"]
+__all__ = ["print_proofs", "print_report"]
 
 _STYLE = {"Proved": "green", "Refuted": "bold red", "Unknown": "yellow"}
 
@@ -21,7 +21,7 @@ def print_report(console: Console, kernel: Kernel, files: Sequence[Path], *, ran
     console.print(f"[bold]{kernel.name}[/]", highlight=False)
     _print_request(console, kernel)
     _print_phases(console, kernel)
-    _print_proofs(console, kernel)
+    print_proofs(console, kernel)
     if ran:
         console.print(ran, style="bold red" if ran.startswith("WRONG") else "green", highlight=False)
     console.print(f"files ({seconds:.1f} s)", style="dim", highlight=False)
@@ -58,7 +58,8 @@ def _print_phases(console: Console, kernel: Kernel) -> None:
     console.print(table)
 
 
-def _print_proofs(console: Console, kernel: Kernel) -> None:
+def print_proofs(console: Console, kernel: Kernel) -> None:
+    """Print the verdicts of a kernel's certificate and what was not checked; nothing if it has none."""
     if kernel.certificate is None:
         return
     table = Table(title="proofs", title_justify="left")

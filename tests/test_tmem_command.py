@@ -14,6 +14,7 @@ from codegen_cuda.cli_tmem import register
 from codegen_cuda.kernel import Kernel
 from layoutalg.draw.tmem import tmem_map, tmem_text
 from layoutalg.errors import LayoutError, RangeError
+from verify.certificate import is_proved
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -31,12 +32,16 @@ def test_the_command_prints_plan_and_picture_and_writes_a_kernel_that_was_execut
     assert "warp 3: 32x32b.x64 at lane 96, column 0, registers 0-63" in result.output
     assert "96-111   w3 r0-7" in result.output
     assert "every element arrives" in result.output
+    assert "Unknown" not in result.output
     (path,) = tmp_path.glob("*.svg")
     assert {f.suffix for f in tmp_path.iterdir()} == {".cu", ".ptx", ".cubin", ".json", ".svg"}
     ElementTree.parse(path)
     kernel = Kernel.load(tmp_path)
     assert kernel.ptx is not None
     assert kernel.ptx.arch == "sm_100a"
+    assert kernel.certificate is not None
+    assert is_proved(kernel.certificate)
+    assert kernel.certificate["sha256"] == kernel.hashes()
     assert kernel.claim.block == (128, 1, 1)
 
 
@@ -57,7 +62,18 @@ def test_plans_are_listed_as_json(tmp_path, arguments, form):
     (listed,) = value["plans"].values()
     assert [plan["form"] for plan in listed] == [form]
     assert value["executed"] is None
+    assert value["certificate"] is None
     assert {name.rpartition(".")[2] for name in value["files"]} == {"cu", "json", "svg"}
+
+
+def test_a_certified_copy_says_so_in_json(tmp_path):
+    result = call("--layout", "A", "--rows", 128, "--cols", 8, "--direction", "ld", "--json", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    value = json.loads(result.output)
+    assert value["executed"]["verdict"] == "Proved"
+    assert is_proved(value["certificate"])
+    written = json.loads(next(tmp_path.glob("*.certificate.json")).read_text())
+    assert written == value["certificate"]
 
 
 def test_alternatives_and_the_producer_warning_are_shown(tmp_path):

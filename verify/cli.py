@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from layoutalg.errors import LayoutError
-from verify.console import EXIT_CODES, counting, emit, run
+from verify.console import EXIT_CODES, counting, emit, exit_code, run
 from verify.kernel import certify_files
 from verify.verdict import Verdict, verdict_json
 
@@ -84,7 +84,7 @@ def laws(
     started = time.monotonic()
     settings = Settings(seed=seed)
     rows = run_laws(chosen, settings, jobs=jobs or os.cpu_count() or 1, dask=dask, seeds=seeds, mutants=mutants)
-    found, code = [_law_json(row) for row in rows], _exit_code([row.verdict for row in rows])
+    found, code = [_law_json(row) for row in rows], exit_code(type(row.verdict).__name__ for row in rows)
     for path in filter(None, (out, file)):
         path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if markdown is not None:
@@ -153,10 +153,10 @@ def results(
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        emit("verify results", _exit_code(verdicts), results=rows)
+        emit("verify results", exit_code(type(verdict).__name__ for verdict in verdicts), results=rows)
     else:
         _print_results(Console(), counts, [row for row in rows if row["verdict"] in ("Refuted", "Unknown")])
-    raise typer.Exit(_exit_code(verdicts))
+    raise typer.Exit(exit_code(type(verdict).__name__ for verdict in verdicts))
 
 
 def _print_results(console: Console, counts: dict[str, dict[str, int]], bad: Sequence[dict[str, Any]]) -> None:
@@ -189,8 +189,7 @@ def kernel(
         certificate = certify_files(ptx, claim, symbolic=symbolic)
     if out is not None:
         out.write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
-    verdicts = {row["verdict"] for row in certificate["obligations"]}
-    code = 1 if "Refuted" in verdicts else 3 if "Unknown" in verdicts else 0
+    code = exit_code(row["verdict"] for row in certificate["obligations"])
     if as_json:
         emit("verify kernel", code, certificate=certificate)
     else:
@@ -210,8 +209,3 @@ def _print_certificate(console: Console, certificate: Any) -> None:
     console.print(table)
     for text in certificate["not_checked"]:
         console.print(f"[yellow]not checked:[/] {escape(text)}", highlight=False)
-
-
-def _exit_code(verdicts: Sequence[Verdict]) -> int:
-    kinds = {type(verdict).__name__ for verdict in verdicts}
-    return 1 if "Refuted" in kinds else 3 if "Unknown" in kinds else 0

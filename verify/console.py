@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Final
@@ -32,6 +32,7 @@ __all__ = [
     "WRONG_REQUEST",
     "counting",
     "emit",
+    "exit_code",
     "plain",
     "progress_bar",
     "run",
@@ -45,6 +46,16 @@ EXIT_CODES: Final = (
     "Exit codes: 0 success; 1 what was checked is wrong; 2 the request, its files or what is installed are wrong; "
     "3 something is undecided; 4 the library itself failed."
 )
+
+
+def exit_code(verdicts: Iterable[str]) -> int:
+    """The exit code of a command that reports verdicts, given their names.
+
+    >>> exit_code(["Proved"]), exit_code(["Proved", "Unknown"]), exit_code(["Unknown", "Refuted"])
+    (0, 3, 1)
+    """
+    kinds = set(verdicts)
+    return REFUTED if "Refuted" in kinds else UNDECIDED if "Unknown" in kinds else 0
 
 
 def run(app: Callable[[], Any]) -> None:

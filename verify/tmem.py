@@ -28,10 +28,13 @@ from verify.ptx.resolve import load
 from verify.ptx.tmem import COLUMNS, LANES, footprint
 from verify.verdict import Obligation, Proved, Refuted
 
-__all__ = ["BASES", "Move", "prove_transfers", "run_claim"]
+__all__ = ["BASES", "EXECUTED", "Move", "prove_transfers", "run_claim"]
 
 #: Every column at which an allocation can start (PTX ISA 9.7.16.7.1: sizes are powers of two from 32 on).
 BASES: Final = tuple(range(0, COLUMNS, 32))
+
+#: The statement of :func:`run_claim`.
+EXECUTED: Final = "the compiled PTX puts every element where the claim says"
 
 _FIELD = 1 << 20
 _THREAD = {"laneid": 1, "wid_in_wg": 32, "warpid": 32, "tid_in_wg": 1, "wgid": 128, "tx": 1}
@@ -78,17 +81,13 @@ def prove_transfers(
     scope = f"all {len(steps)} instructions and {sum(int(tmem.size) for tmem, _ in layouts)} elements of {tuple(shape)}"
     model = _Model(min(bits, 32))
     outside = next((found for move in steps for found in model.outside(move)), None)
-    rows = [_obligation("every warp stays in its lanes and in 512 columns", scope, outside)]
+    copy = "load" if direction == "ld" else "store"
+    rows = [_obligation(f"{copy}: every warp stays in its lanes and in 512 columns", scope, outside)]
     if outside is None:
         twice = model.twice(steps, direction)
-        rows.append(_obligation("no word is moved twice", scope, twice))
-        rows.append(
-            _obligation(
-                "every element arrives where the layouts put it",
-                scope,
-                _misplaced(model, steps, _elements(layouts, bits, first_thread), direction, tuple(shape)),
-            )
-        )
+        misplaced = _misplaced(model, steps, _elements(layouts, bits, first_thread), direction, tuple(shape))
+        rows.append(_obligation(f"{copy}: no word is moved twice", scope, twice))
+        rows.append(_obligation(f"{copy}: every element arrives where the layouts put it", scope, misplaced))
     return tuple(rows)
 
 
@@ -246,7 +245,7 @@ def run_claim(ptx: str, claim: Claim, *, columns: Sequence[int] = BASES) -> tupl
         problem: dict[str, Any] | None = {"error": str(error)}
     else:
         problem = next((found for column in columns for found in _wrong(program, claim, column)), None)
-    return (_obligation("the compiled PTX puts every element where the claim says", scope, problem),)
+    return (_obligation(EXECUTED, scope, problem),)
 
 
 def _wrong(program: Program, claim: Claim, column: int) -> Iterator[dict[str, Any]]:

@@ -46,8 +46,9 @@ _BOUNDS = "every access is inside its memory and aligned, for every base address
 _RACES = "no two threads touch one byte without a barrier, unless both read"
 _CONTENTS = "every output byte is the input byte that the layouts name, for all data and base addresses"
 #: Accesses of all threads that are followed one by one: at once, and where blocks have too little in common.  The cost
-#: is linear, about a second for 6,000; the solver's, over pairs of accesses, grows with their square.
-_AT_ONCE, _EVALUATIONS = 12_000, 120_000
+#: is linear, about a second for 16,000; the solver's, over pairs of accesses, grows with their square, and a pair costs
+#: as much as eight accesses that are followed.
+_AT_ONCE, _EVALUATIONS, _MOST_EVALUATIONS, _PER_PAIR = 12_000, 120_000, 1_000_000, 8
 _PAIRS_AT_ONCE = 20
 _OFFSET_BITS = 64
 
@@ -373,9 +374,11 @@ class _Facts:
         p, q, r = self.claim.grid
         return x * y * z * p * q * r
 
-    def is_small(self, limit: int = _EVALUATIONS) -> bool:
-        """Whether following every byte of every thread is affordable."""
+    def is_small(self, limit: int | None = None) -> bool:
+        """Whether following every byte of every thread is affordable, or cheaper than pairs of accesses."""
         scalars = any(isinstance(p, Scalar) and p.minimum < p.maximum for p in self.claim.params)
+        if limit is None:
+            limit = max(_EVALUATIONS, min(_MOST_EVALUATIONS, _PER_PAIR * len(self.places) ** 2 // 2))
         return not scalars and self.threads() * len(self.places) <= limit
 
     def followed(self) -> dict[tuple[str, int], Origin] | RaceError | UndefinedByteError:
