@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from strategies import attempt, boxed
 
 from layoutalg import NotExpressibleError, Param, RangeError, RegionError, S, TileLayout, UndecidedError
-from layoutalg.algebra import difference
 from layoutalg.algebra.canonical import canonical_shard
 from layoutalg.algebra.difference import Digit, Part, first_difference
-from layoutalg.algebra.ragged import Box, affine_digits, box_values, read_box
+from layoutalg.algebra.ragged import Box, affine_digits, read_box
 from layoutalg.algebra.recognise import recognise_values
+from layoutalg.axis import Axis
 from verify.results import certify_slice
 from verify.verdict import Proved, Refuted
 
@@ -341,13 +341,16 @@ def ragged(case):
     return Box(case.layout.canonicalize().shard, case.shape, begins, lengths)
 
 
+def values_of(case):
+    """The table of a box, per axis."""
+    tables = TileLayout.from_iters(shard=case.layout.shard).table(case.shape)
+    return {Axis.get(axis): table[tuple(slice(*i) for i in case.region)].reshape(-1) for axis, table in tables.items()}
+
+
 @given(st.one_of(strategies.boxed_layouts(), strategies.coincidences()))
 @example(boxed("S[(11,2,5):(50,50,1)]", shape=(10, 11), region=((0, 5), (0, 6))))
 def test_a_box_is_read_as_its_table_is(case):
-    box = ragged(case)
-    count = math.prod(box.lengths)
-    table = attempt(recognise_values, box_values(box, count))
-    read = attempt(read_box, box)
+    table, read = attempt(recognise_values, values_of(case)), attempt(read_box, ragged(case))
     event(f"{'refused' if isinstance(read, NotExpressibleError) else 'read'}")
     if isinstance(table, NotExpressibleError):
         assert read.index == table.index
@@ -409,8 +412,7 @@ def test_coincidences_of_strides_are_decided_at_any_size(make, p):
     if answer is not None:
         assert [(it.extent, it.stride) for it in found.shard] == list(answer)
     if p <= 1009:
-        box = ragged(strategies.Boxed(layout, shape, region))
-        table = attempt(recognise_values, box_values(box, math.prod(box.lengths)))
+        table = attempt(recognise_values, values_of(strategies.Boxed(layout, shape, region)))
         if isinstance(table, NotExpressibleError):
             assert found.index == table.index
         else:
@@ -425,25 +427,29 @@ def test_a_large_box_whose_blocks_agree_by_coincidence_is_refused_where_they_no_
     assert caught.value.index == 2 * (600000004 - 200000011)
 
 
-TOO_MANY = ("S[(481676,40140,3):(1,0,2)]", (481680, 120419), ((0, 481680), (0, 60209)))
+def rows_in_step_with_blocks(e, wide):
+    """Rows and elements of a box that step by one more than E/(e-1), E being e blocks; every e-th crossing is none."""
+    block = (e - 1) * wide
+    shape = (2 * (e - 1) * e * block, 2 * e - 1, e * wide + 1)
+    iters = ((math.prod(shape) // (e * block), block + 36 * (e - 1)), (e, 36), (block, 1))
+    layout = TileLayout.from_iters(shard=[(extent, stride, "m") for extent, stride in iters])
+    return layout, shape, ((0, 2 * (e - 1)), (0, 2 * (e - 1)), (1, 2))
 
 
-def test_a_large_box_of_too_many_parts_is_undecided():
-    layout, shape, region = TOO_MANY
-    with pytest.raises(UndecidedError, match="29001471120 points in over 32768 parts"):
-        TileLayout.parse(layout).slice(shape, region)
+def test_borders_that_run_across_two_dimensions_are_followed():
+    e, wide = 129, 10**9
+    layout, shape, region = rows_in_step_with_blocks(e, wide)
+    part, rows = layout.slice(shape, region), 2 * (e - 1)
+    assert [(it.extent, it.stride) for it in part.shard] == [(rows, (wide + 37) * (2 * e - 1)), (rows, wide + 37)]
+    for i, j in itertools.product((0, 1, 127, 128, 129, 255), repeat=2):
+        there = oracle.base(oracle.plain(layout), oracle.flat((i, j, 1), shape))
+        assert oracle.base(oracle.plain(part), rows * i + j) == there
 
 
-@given(st.one_of(strategies.boxed_layouts(), strategies.coincidences()))
-def test_a_small_box_of_too_many_parts_is_read_from_its_table(case):
-    by_parts = attempt(read_box, ragged(case))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(difference, "MOST_PARTS", 1)
-        by_table = attempt(read_box, ragged(case))
-    if isinstance(by_parts, NotExpressibleError):
-        assert by_table.index == by_parts.index
-    else:
-        assert canonical_shard(by_table) == canonical_shard(by_parts)
+def test_a_box_of_too_many_parts_is_undecided():
+    layout, shape, region = rows_in_step_with_blocks(16385, 10**11)
+    with pytest.raises(UndecidedError, match="1073741824 points in over 32768 parts"):
+        layout.slice(shape, region)
 
 
 def test_a_refusal_keeps_its_facts_when_it_is_pickled():

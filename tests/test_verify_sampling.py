@@ -44,8 +44,9 @@ def test_requests_are_the_same_for_one_seed_and_reach_large_sizes():
 
 
 def test_what_the_library_does_not_decide_has_no_verdict():
-    layout = TileLayout.parse("S[(481676,40140,3):(1,0,2)]")
-    request = Request("slice", (layout, (481680, 120419), ((0, 481680), (0, 60209))))
+    layout = TileLayout.parse("S[(53692006500000032769,16385,1638400000000000):(1638400000589824,36,1)]")
+    shape, region = (26845184000000000000, 32769, 1638500000000001), ((0, 32768), (0, 32768), (1, 2))
+    request = Request("slice", (layout, shape, region))
     answer, verdict = certify_request(request)
     assert isinstance(answer, UndecidedError)
     assert verdict is None

@@ -7,10 +7,10 @@ With E_k the product of the k innermost extents, a layout is a sum of block indi
 On a *part* of the box, a box with finer digits x, the flat index N is linear in x, and so is the index n in the box.
 A block index is linear there, too, where the remainder of N, moved each time as by the first step of a digit, stays in
 [0, E_k).  Where that holds for all block indices of both layouts, their difference is linear: it vanishes on the part
-if it does at the beginning and after one step of each digit.  In two more cases block indices do no harm:
+if it does at the beginning and after one step of each digit.  Block indices whose weights cancel do no harm either
 
-* those that leave their blocks alike, their remainders being the same fractions of them, if their weights cancel;
-* those of the levels i..k with ``w_i + ... + w_k = 0``, as long as N is closer than E_i to multiples of E_k: such a
+* where they leave their blocks alike, their remainders being the same fractions of them;
+* where they change at one border, as long as the position is closer to it than the least of their blocks: such a
   crossing is *smooth*, the blocks on its two sides are one.
 
 Otherwise the first index of the part that leaves a block is tried, which mostly is the answer; then the part is cut.
@@ -25,21 +25,18 @@ it makes no difference again and again, are there as many parts as steps along t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from layoutalg.errors import UndecidedError
 from layoutalg.iters import Iters, Vector, combine, vector_at
 
-__all__ = ["Digit", "Part", "TooManyPartsError", "first_difference"]
+__all__ = ["Digit", "Part", "first_difference"]
 
 MOST_PARTS: Final = 1 << 15
-
-
-class TooManyPartsError(Exception):
-    """Over ``MOST_PARTS`` parts did not decide."""
 
 
 class Digit(NamedTuple):
@@ -92,7 +89,7 @@ def first_difference(box: Part, iters: Iters, other: Iters) -> int | None:
         other: digits of K.
 
     Raises:
-        TooManyPartsError: the answer needs more than ``MOST_PARTS`` parts.
+        UndecidedError: ``MOST_PARTS`` parts do not decide.
 
     >>> from layoutalg.iters import make_iter
     >>> rows = Part(0, 0, (Digit(3, 3, 5), Digit(3, 1, 1)))
@@ -116,7 +113,8 @@ def first_difference(box: Part, iters: Iters, other: Iters) -> int | None:
         elif crossings:
             for piece in _parts(part, min(crossings, key=lambda r: _points(r, part.digits))):
                 heappush(heap, piece)
-    raise TooManyPartsError
+    points = math.prod(digit.extent for digit in box.digits)
+    raise UndecidedError(f"{points} points in over {MOST_PARTS} parts, on each of which the values are a sum of digits")
 
 
 def _before(part: Part, end: int | None) -> Part:
@@ -131,11 +129,18 @@ def _before(part: Part, end: int | None) -> Part:
 
 
 class _Level(NamedTuple):
-    """``weight * floor(position / block)``; ``smooth`` are the levels up to which the weights add up to zero."""
+    """``weight * floor(position / block)``."""
 
     block: int
     weight: Vector
-    smooth: tuple[int, ...]
+
+
+class _Seen(NamedTuple):
+    """A block index on a part: of which layout, with which weight, and its remainder."""
+
+    side: int
+    weight: Vector
+    remainder: _Remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,51 +182,73 @@ class _Pair:
         """The remainders that leave their blocks on a part and may do harm."""
         places = part.place, tuple(d.step for d in part.digits)
         indices = part.number, tuple(d.unit for d in part.digits)
+        seen = [
+            _Seen(side, level.weight, _remainder(level.block, level.block, position, steps))
+            for side, (position, steps) in enumerate((places, indices))
+            for level in self.levels[side]
+        ]
+        seen = _without_alike(seen)
+        leaving = sorted((one for one in seen if _cut(one.remainder, part.digits)), key=lambda one: one.remainder.block)
         found: list[_Remainder] = []
-        alike: dict[object, tuple[Vector, _Remainder]] = {}
-        for levels, (position, steps) in zip(self.levels, (places, indices), strict=True):
-            for level, remainder in _crossings(levels, position, steps, part.digits):
-                if level is None:
-                    found.append(remainder)
-                    continue
-                unit = math.gcd(remainder.block, *remainder.moves)
-                fraction = remainder.block // unit, remainder.start // unit, *(r // unit for r in remainder.moves)
-                weight, _ = alike.get(fraction, ({}, remainder))
-                alike[fraction] = combine(weight, level.weight), remainder
-        return found + [remainder for weight, remainder in alike.values() if any(weight.values())]
+        while leaving:
+            view, together = _best_view(leaving[0], seen, part.digits)
+            # Each block index is accounted for once.
+            leaving, seen = ([one for one in some if one not in together] for some in (leaving, seen))
+            if _cut(view, part.digits):
+                found.append(view)
+        return found
+
+
+def _without_alike(seen: Sequence[_Seen]) -> list[_Seen]:
+    """Leave out block indices whose remainders are the same fractions of their blocks, if their weights cancel."""
+    alike: dict[tuple[int, ...], list[_Seen]] = {}
+    for one in seen:
+        block, _, start, moves, _ = one.remainder
+        unit = math.gcd(block, *moves)
+        alike.setdefault((block // unit, start // unit, *(move // unit for move in moves)), []).append(one)
+    return [one for group in alike.values() if any(combine(*(x.weight for x in group)).values()) for one in group]
 
 
 def _levels(iters: Iters, sign: int) -> tuple[_Level, ...]:
     """The block indices of a layout, innermost first, with their weights."""
-    blocks, weights, block = [], [], 1
+    found, block = [], 1
     for (_, outer, outer_axis), (extent, stride, axis) in reversed(list(pairwise(iters))):
         block *= extent
-        blocks.append(block)
-        weights.append(combine({outer_axis: sign * outer}, {axis: -sign * extent * stride}))
-    smooth = (
-        tuple(k for k in range(i + 1, len(weights)) if not any(combine(*weights[i : k + 1]).values()))
-        for i in range(len(weights))
+        found.append(_Level(block, combine({outer_axis: sign * outer}, {axis: -sign * extent * stride})))
+    return tuple(found)
+
+
+def _best_view(one: _Seen, seen: Sequence[_Seen], digits: Sequence[Digit]) -> tuple[_Remainder, list[_Seen]]:
+    """See a block index that leaves alone, or with all those that change with it at one border, if that is harmless.
+
+    Of these views the one is returned in which most points of the part do not leave.
+    """
+    best, together, points = one.remainder, [one], _points(one.remainder, digits)
+    for far in seen:
+        if far.side != one.side or far.remainder.block < one.remainder.block:
+            continue
+        near = _near_a_border(one.remainder, far.remainder)
+        if near.start < near.limit and (longer := _points(near, digits)) > points:
+            joined = [other for other in seen if _changes_with(other.remainder, near)]
+            if not any(combine(*(other.weight for other in joined)).values()):
+                best, together, points = near, joined, longer
+    return best, together
+
+
+def _near_a_border(one: _Remainder, far: _Remainder) -> _Remainder:
+    """See a position by its distance from a border of far's blocks, while it is closer than a block of one."""
+    window = one.block if far.block > one.block else far.block // 2
+    return _remainder(far.block, 2 * window, far.start + window, far.steps)
+
+
+def _changes_with(remainder: _Remainder, near: _Remainder) -> bool:
+    """Whether a block index changes at that border, and at no other while the position is that close to it."""
+    block, window = remainder.block, near.limit // 2
+    return (
+        block >= window
+        and (remainder.start - near.start + window) % block == 0
+        and all((step - move) % block == 0 for step, move in zip(remainder.steps, near.moves, strict=True))
     )
-    return tuple(map(_Level, blocks, weights, smooth))
-
-
-def _crossings(
-    levels: Sequence[_Level], position: int, steps: tuple[int, ...], digits: Sequence[Digit]
-) -> Iterator[tuple[_Level | None, _Remainder]]:
-    """Yield the block indices that leave, each with its level, or None where several levels are seen as one."""
-    k = 0
-    while k < len(levels):
-        block, _, smooth = levels[k]
-        remainder, last = _remainder(block, block, position, steps), k
-        points = _points(remainder, digits)
-        for end in smooth if points < math.inf else ():
-            near = _remainder(levels[end].block, 2 * block, position + block, steps)
-            longer = _points(near, digits) if near.start < near.limit else 0
-            if longer > points:
-                remainder, last, points = near, end, longer
-        if points < math.inf:
-            yield (levels[k] if last == k else None), remainder
-        k = last + 1
 
 
 # --- remainders -------------------------------------------------------------------------------------------------

@@ -19,23 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
-from layoutalg.algebra.difference import MOST_PARTS, Digit, Part, TooManyPartsError, first_difference
-from layoutalg.algebra.recognise import recognise_values
-from layoutalg.axis import Axis
-from layoutalg.errors import NotExpressibleError, UndecidedError
+from layoutalg.algebra.difference import Digit, Part, first_difference
+from layoutalg.errors import NotExpressibleError
 from layoutalg.index import flatten
 from layoutalg.iters import Iter, Iters, Vector, combine, is_multiple_of_axis, scale_vector, vector_at
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Box", "affine_digits", "box_values", "read_box", "take_off_whole_digits"]
-
-#: How many values of a box are tabulated at most, where its parts are too many.
-MAX_TABULATED: Final = 1 << 24
+__all__ = ["Box", "affine_digits", "read_box", "take_off_whole_digits"]
 
 
 class Box(NamedTuple):
@@ -153,24 +145,12 @@ def read_box(box: Box) -> Iters:
 
     Raises:
         NotExpressibleError: no layout has these values; ``index`` is the first at which every layout fails.
-        UndecidedError: the box has over 2^24 points and falls into over 2^15 parts.
+        UndecidedError: the box falls into over 2^15 parts on each of which the values are a sum of digits.
 
     >>> from layoutalg.iters import make_iter
     >>> read_box(Box((make_iter(6, 7), make_iter(10**9, 3)), (2 * 10**9, 3), (5, 0), (10**8, 2)))
     (100000000:9, 2:3)
     """
-    try:
-        return _read_by_parts(box)
-    except TooManyPartsError:
-        count = math.prod(box.lengths)
-        if count > MAX_TABULATED:
-            raise UndecidedError(
-                f"{count} points in over {MOST_PARTS} parts, on each of which the values are a sum of digits"
-            ) from None
-        return recognise_values(box_values(box, count))[0]
-
-
-def _read_by_parts(box: Box) -> Iters:
     count = math.prod(box.lengths)
     base, digits = _digits_of(box)
     units = [math.prod(digit.extent for digit in digits[k + 1 :]) for k in range(len(digits))]
@@ -195,25 +175,3 @@ def _read_by_parts(box: Box) -> Iters:
 
 def _no_layout(index: int) -> NotExpressibleError:
     return NotExpressibleError(f"every layout that agrees before index {index} of the box fails there", index=index)
-
-
-def box_values(box: Box, count: int) -> dict[Axis, NDArray[Any]]:
-    """Tabulate the first ``count`` values of a box, in row-major order.
-
-    >>> from layoutalg.iters import make_iter
-    >>> [column.tolist() for column in box_values(Box((make_iter(12, 5),), (4, 3), (1, 1), (2, 2)), 3).values()]
-    [[20, 25, 35]]
-    """
-    import numpy as np
-
-    from layoutalg.algebra.evaluate import evaluate_exactly
-
-    kind: Any = np.int64 if math.prod(box.shape) < 1 << 63 else object
-    position = np.arange(count, dtype=np.int64).astype(kind)
-    index: Any = np.zeros(count, dtype=kind)
-    pitch = 1
-    for extent, begin, length in zip(*map(reversed, (box.shape, box.begin, box.lengths)), strict=True):
-        index = index + (begin + position % length) * pitch
-        position = position // length
-        pitch *= extent
-    return evaluate_exactly(box.iters, index)

@@ -167,8 +167,8 @@ def slice_iters(iters: Iters, shape: Shape, region: Region) -> tuple[Iters, Vect
     Raises:
         NotExpressibleError: ``index`` is the first index of the box at which every layout fails; with parameters or
             symbols, the index that the rule names.
-        UndecidedError: dimensions that the layout does not group by have over 2^24 points, whole inner digits not
-            counted, and fall into over 2^15 parts on each of which the values are a sum of digits.
+        UndecidedError: dimensions that the layout does not group by fall into over 2^15 parts on each of which the
+            values are a sum of digits.
 
     >>> from layoutalg.iters import make_iter
     >>> slice_iters((make_iter(4, 10), make_iter(4, 1)), (16,), (Interval(2, 8),))

@@ -188,16 +188,16 @@ def _is_first(member: Compared, answer: int | None) -> bool:
 
 
 _right_levels = difference._levels
+_right_joins = difference._changes_with
 _right_blocks = difference._in_blocks
 
 
-def _all_smooth(iters: tuple[Iter, ...], sign: int) -> Any:
-    levels = _right_levels(iters, sign)
-    return tuple(level._replace(smooth=tuple(range(k + 1, len(levels)))) for k, level in enumerate(levels))
-
-
 def _innermost_only(iters: tuple[Iter, ...], sign: int) -> Any:
-    return tuple(level._replace(smooth=()) for level in _right_levels(iters, sign)[:1])
+    return _right_levels(iters, sign)[:1]
+
+
+def _at_every_border(*_: Any) -> bool:
+    return True
 
 
 def _rest_forgotten(part: Part, k: int, steps: int) -> Sequence[Part]:
@@ -236,7 +236,7 @@ LAWS: tuple[Law, ...] = (
         run=_ask,
         judge=_is_first,
         mutants={
-            "every crossing taken for smooth": [Patch(_right_levels, _all_smooth)],
+            "every block index taken to change at every border": [Patch(_right_joins, _at_every_border)],
             "the innermost blocks alone": [Patch(_right_levels, _innermost_only)],
             "what is left over after a cut forgotten": [Patch(_right_blocks, _rest_forgotten)],
         },
