@@ -427,6 +427,76 @@ def test_a_wrong_loop_of_unknown_length_is_not_accepted(old, new):
         assert not all(o.verdict.ok for o in check_for_all_sizes(module, family))
 
 
+@pytest.mark.parametrize("way_out", ["ret", "bra $L__BB0_3"])
+def test_a_loop_that_a_thread_may_leave_in_the_middle_is_not_accepted(way_out):
+    text = compiled(ROLLED_STRIDE)
+    after = text.index(";", text.index("st.global")) + 1
+    assert "$L__BB0_3:" in text[after:]
+    left = f"{text[:after]} setp.eq.s64 %p1, %rd22, 70000; @%p1 {way_out}; {text[after:]}"
+    found = [o.verdict for o in check_for_all_sizes(parse(left, file="k.ptx"), strided(64)) if not o.verdict.ok]
+    assert isinstance(found[0], Unknown)
+    assert "several ways out" in found[0].reason
+
+
+@pytest.mark.parametrize("trips", [1025, 1026, 1027])
+def test_a_loop_whose_trips_are_limited_does_not_reach_everything(trips):
+    # 1026 is what hides behind the bound of the induction, which is one more than the largest size.
+    source = ROLLED_STRIDE.replace("long long n", "long long M, long long N").replace(
+        "i < n", f"i < M * N && k < {trips}"
+    )
+    source = source.replace("#pragma", "long long k = 0;\n#pragma").replace(
+        "out[i] = in[i]", "{ ++k; out[i] = in[i]; }"
+    )
+    side = SizedSide("S[M*N:1]", ("M*N",))
+    buffers = (SizedBuffer("in", "input", "uint32", "M*N", 16), SizedBuffer("out", "output", "uint32", "M*N", 16))
+    sizes = (Scalar("M", 64, 1, 1024), Scalar("N", 64, 1, 1024))
+    family = replace(
+        strided("G", Scalar("G", 32, 1, 1024)), params=(*buffers, *sizes), moves=(SizedMove("in", side, "out", side),)
+    )
+    assert not all(o.verdict.ok for o in check_for_all_sizes(parse(compiled(source)), family))
+
+
+def test_what_is_known_of_a_quotient_says_nothing_of_a_divisor_of_zero():
+    source = """extern "C" __global__ void __launch_bounds__(256)
+    k(const unsigned* __restrict__ in, unsigned* __restrict__ out, unsigned n, unsigned p) {
+      unsigned i = blockIdx.x * 256 + threadIdx.x;
+      if (p >= 1 && blockIdx.x / p == 7777777) out[0] = in[0];
+      if (i < n) out[p ? i : i + n] = in[i];
+    }"""
+    family = copy(given=())
+    family = replace(family, grid=("(n + 255)//256", 1, 1), params=(*family.params, Scalar("p", 32, 0, 1000)))
+    found = refusal(compiled(source), family).counterexample
+    assert found["p"] == 0
+    assert "out of bounds" in found
+
+
+def test_a_barrier_that_some_sizes_leave_out_orders_only_where_it_comes():
+    def judged(condition: str) -> list[object]:
+        text = compiled(PADDED.replace("__syncthreads();", f"if ({condition}) __syncthreads();"))
+        obligations = check_for_all_sizes(parse(text), transpose("k", "uint32"))
+        return [o.verdict for o in obligations if not o.verdict.ok]
+
+    assert judged("M >= 1") == []
+    (found,) = judged("M > 5")
+    assert isinstance(found, Refuted)
+    assert "meets" in found.counterexample
+    assert found.counterexample["M"] <= 5
+    (found,) = judged("blockIdx.x != 7")
+    assert isinstance(found, Refuted)
+    assert found.counterexample["block"][0] == 7
+    (found,) = judged("threadIdx.y < M")
+    assert isinstance(found, Unknown)
+    assert "some threads may not reach" in found.reason
+
+
+def test_what_other_blocks_may_write_is_not_called_never_written():
+    source = (
+        VECTORS.replace("uint4", "unsigned").replace("blockIdx.x * 256 +", "blockIdx.x + 2 *").replace("n / 4", "n")
+    )
+    found = check_for_all_sizes(parse(compiled(source)), replace(copy(given=()), grid=("n", 1, 1)))
+    assert [type(o.verdict) for o in found if not o.verdict.ok] == [Unknown]
+
+
 def test_a_loop_that_goes_one_too_far_is_refuted_with_its_thread():
     found = refusal(compiled(ROLLED_STRIDE.replace("i < n", "i <= n")), strided(64)).counterexample
     assert "out of bounds" in found

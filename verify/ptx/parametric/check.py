@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from layoutalg.claim_family import ClaimFamily
-from layoutalg.errors import LayoutError
+from layoutalg.errors import LayoutError, UndecidedError
 from verify.ptx.errors import PtxError
 from verify.ptx.parametric.contents import Contents
-from verify.ptx.parametric.execute import Access
+from verify.ptx.parametric.events import Access, When
 from verify.ptx.parametric.facts import Environment, lemmas
 from verify.ptx.parametric.model import Model, Piece, where
 from verify.ptx.parametric.setting import Setting
-from verify.ptx.parametric.witness import OTHER, find, instance, primed
+from verify.ptx.parametric.shared import Meeting
+from verify.ptx.parametric.witness import OTHER, find, instance
 from verify.ptx.tree import Module
 from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
 
@@ -146,39 +147,42 @@ class _Checks:
     def races(self) -> Verdict:
         """Shared memory by looking; in buffers, elements that are written are told apart with the contents."""
         for excluded, meeting in enumerate(self.model.shared.meetings()):
-            first, second = meeting.first, meeting.second
-            together = [c.condition for c in second.conditions]
-            others = instance(self.facts, [*self.facts.given, *together], meeting.second_thread, OTHER)
-            mine = [c.condition for c in first.conditions]
-            environment = find(self.facts, mine, thread=meeting.first_thread, others=others)
-            if environment is not None:
-                other = self.model.setting.thread_index(meeting.second_thread)
-                return Refuted(
-                    self.scope,
-                    self.model.witness(
-                        first,
-                        environment,
-                        **{"meets": f"{second.step.text} (line {second.step.line}) of thread {other}"},
-                        byte=meeting.byte,
-                    ),
-                )
-            if not self._never(first, second):
-                return Unknown(
-                    self.scope,
-                    f"{_described(first)} and {_described(second)} are not proved to be apart in threads "
-                    f"{meeting.first_thread} and {meeting.second_thread}",
-                )
+            try:
+                verdict = self._met(meeting)
+            except UndecidedError as error:
+                verdict = Unknown(self.scope, f"{_described(meeting.first)}: {error}")
+            if verdict is not None:
+                return verdict
             if excluded >= _CANDIDATES:
                 return Unknown(self.scope, "too many accesses whose conditions must exclude one another")
+        stage = self.model.run.stage
+        if stage is not None and not stage.firm:
+            stores = [a for a in self.model.accesses if self.model.run.zone(a) == 1 and a.space == "shared" and a.write]
+            if stores:
+                reason = f"{_described(stores[0])} is in a loop that does not pass a barrier in every trip"
+                return Unknown(self.scope, f"{reason}, so that accesses many trips apart are not ordered")
         return Proved(f"{len(self.model.shared.spots)} shared accesses, every pair of threads of a block")
 
-    def _never(self, first: Access, second: Access) -> bool:
-        """Whether two threads of a block never do both."""
-        import z3
-
-        others = primed(self.facts, [*self.facts.given, *(c.condition for c in second.conditions)])
-        mine = [c.condition for c in first.conditions]
-        return self.facts.prove(z3.BoolVal(False) if not mine else z3.Not(z3.And(*mine)), extra=others).ok
+    def _met(self, meeting: Meeting) -> Verdict | None:
+        """A meeting that can be, or cannot be excluded; ``None`` if it never is."""
+        facts, first, second = self.facts, meeting.first, meeting.second
+        mine, its = self.model.shared.order.together(first, second, meeting.when, meeting.barriers)
+        others = instance(facts, [*facts.given, *its], meeting.second_thread, OTHER)
+        environment = find(facts, mine, thread=meeting.first_thread, others=others)
+        if environment is not None and not meeting.warps:
+            other = self.model.setting.thread_index(meeting.second_thread)
+            more = {"meets": f"{second.step.text} (line {second.step.line}) of thread {other}"}
+            if self.model.run.stage is not None:
+                more["when"] = meeting.when.value
+            there = self.model.other_thread(environment, meeting.first_thread, back=meeting.when is When.PREVIOUS)
+            return Refuted(self.scope, self.model.witness(first, there, **more, byte=meeting.byte))
+        if self.model.shared.order.apart(first, second, meeting.when, meeting.barriers):
+            return None
+        return Unknown(
+            self.scope,
+            f"{_described(first)} and {_described(second)} are not proved to be apart in threads "
+            f"{meeting.first_thread} and {meeting.second_thread}",
+        )
 
 
 def _described(access: Access) -> str:

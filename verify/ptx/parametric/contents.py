@@ -2,7 +2,8 @@
 
 A store's address, read backwards through the destination layout, is a coordinate x; the element that is stored comes
 from a load whose address, read backwards through the source layout, must be the same x.  Where the element went
-through shared memory, the table of the block says which thread stored it, and that thread's coordinate counts.
+through shared memory, the table of the block says which thread stored it, and that thread's coordinate counts; where it
+was stored in another step of a loop, the coordinate is that of this step.
 
 That all coordinates occur, each once, splits into blocks and threads: x is a multiple of the tile plus what depends
 on the thread alone, and the latter must run through the tile, which a table shows.
@@ -10,20 +11,23 @@ on the thread alone, and the latter must run through the tile, which a table sho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from verify.ptx.parametric.execute import Access
+from layoutalg.errors import UndecidedError
+from verify.ptx.parametric.events import Access, When
 from verify.ptx.parametric.facts import Environment
 from verify.ptx.parametric.loops import is_trip
 from verify.ptx.parametric.model import Leaf, Model, Piece
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parametric.setting import Places
-from verify.ptx.parametric.witness import find, primed
+from verify.ptx.parametric.shared import Source
+from verify.ptx.parametric.witness import OTHER, find, instance, primed
 from verify.verdict import Obligation, Proved, Refuted, Unknown, Verdict
 
 __all__ = ["Contents"]
@@ -154,16 +158,28 @@ class Contents:
     def _through_shared(self, piece: Piece, leaf: Leaf) -> None:
         assert leaf.load is not None
         spot = self.model.shared.spots[leaf.load.number]
-        source, writer, byte = self.model.shared.writers(leaf.load, leaf.at, self.model.family.width)
         active = self._active(piece, spot.active)
-        missing = np.flatnonzero(active & (source < 0))
-        if missing.size:
-            thread = int(missing[0])
-            raise _GapError("it reads shared memory that nobody wrote", [(thread, list(leaf.conditions))])
-        groups = np.unique(np.stack([source, byte], axis=1)[active], axis=0)
-        for number, at in groups.tolist():
-            readers = np.flatnonzero(active & (source == number) & (byte == at))
-            self._from_store(piece, leaf, (self.model.accesses[number], at), (readers, writer[readers]))
+        for source in self.model.shared.sources(leaf.load, leaf.at, self.model.family.width):
+            alive = active[source.readers]
+            source = replace(source, readers=source.readers[alive], writers=source.writers[alive])
+            given = self._given(piece, leaf, source.when)
+            if source.readers.size and given is not None:
+                self._from_source(piece, source, given)
+
+    def _given(self, piece: Piece, leaf: Leaf, when: When) -> list[Any] | None:
+        """What is known where data come from there, or ``None`` if they never do."""
+        stage, facts = self.model.run.stage, self.facts
+        if stage is None or when in (When.SAME, When.LEFT):
+            return list(leaf.conditions)
+        (step,) = stage.conditions(when, facts)
+        if facts.prove(z3.Not(step), extra=leaf.conditions).ok:
+            return None
+        formulas = (*piece.access.formulas, *leaf.conditions) if when is When.FIRST else ()
+        try:
+            there = [facts.substituted(formula, stage.later(when)) for formula in formulas]
+        except UndecidedError as error:
+            raise _GapError(str(error)) from None
+        return [*leaf.conditions, step, *there]
 
     def _active(self, piece: Piece, active: NDArray[np.bool_]) -> NDArray[np.bool_]:
         for condition in piece.access.conditions:
@@ -171,39 +187,64 @@ class Contents:
                 active = active & condition.table
         return np.asarray(active)
 
-    def _from_store(self, piece: Piece, leaf: Leaf, store: tuple[Access, int], pairs: tuple[Ints, Ints]) -> None:
+    def _from_source(self, piece: Piece, source: Source, given: list[Any]) -> None:
         """Readers get what their writers stored: the writers' coordinate is theirs, and the writers come there."""
-        access, at = store
-        readers, writers = pairs
-        some = [(int(t), list(leaf.conditions)) for t in readers[:: max(1, len(readers) // _TRIES)]]
-        for theirs in self.model.leaves(access, at):
+        access, readers = source.store, source.readers
+        some = [(int(t), given) for t in readers[:: max(1, len(readers) // _TRIES)]]
+        if access is None:
+            raise _GapError("it reads shared memory that nobody wrote", some)
+        if source.when is When.LEFT:
+            raise _GapError("what a loop leaves in shared memory is not followed", some)
+        for theirs in self.model.leaves(access, source.byte):
             if theirs.load is None or theirs.load.space != "global" or theirs.conditions:
                 raise _GapError("what is stored in shared memory is not simply an element of an input", some)
-            loaded = self._loaded(theirs)
-            links = []
-            for x, y in zip(*self._source(piece, loaded), strict=True):
-                self._agree(x, y, (readers, writers), leaf)
-                (same,) = primed(self.facts, [self.facts.term(y)])
-                links.append(same == self.facts.term(x))
-            # Conditions on the thread index alone hold for every writer: the table lists no others.
-            needed = [c.condition for c in (*access.conditions, *theirs.load.conditions) if c.table is None]
+            try:
+                links = self._links(piece, theirs, source, given)
+                # Conditions on the thread index alone hold for every writer: the table lists no others.
+                needed = [c.condition for c in (*access.conditions, *theirs.load.conditions) if c.table is None]
+                needed = [self._moved(condition, source.when) for condition in needed]
+            except UndecidedError as error:
+                raise _GapError(str(error), some) from None
             goal = _all(primed(self.facts, needed))
             copies = primed(self.facts, self.facts.given)
-            if not self.facts.prove(goal, extra=[*links, *copies, *leaf.conditions]).ok:
-                raise _GapError(f"the thread that should have stored it at line {access.step.line} may not do so", some)
+            if not self.facts.prove(goal, extra=[*links, *copies, *given]).ok:
+                reason = f"the thread that should have stored it at line {access.step.line} may not do so"
+                raise _GapError(reason, [*self._absent(source, needed, given), *some])
 
-    def _agree(self, x: Poly, y: Poly, pairs: tuple[Ints, Ints], leaf: Leaf) -> None:
+    def _absent(self, source: Source, needed: list[Any], given: list[Any]) -> Iterator[Doubt]:
+        """Readers, and that their writer does not come."""
+        every = max(1, len(source.readers) // _TRIES)
+        for reader, writer in zip(source.readers[::every].tolist(), source.writers[::every].tolist(), strict=True):
+            comes = instance(self.facts, needed, writer, OTHER)
+            yield reader, [*given, z3.Not(_all(comes))]
+
+    def _links(self, piece: Piece, theirs: Leaf, source: Source, given: list[Any]) -> list[Any]:
+        """The writers' coordinate is the readers', as equations between the two threads."""
+        stage, facts, links = self.model.run.stage, self.facts, []
+        for x, y in zip(*self._source(piece, self._loaded(theirs)), strict=True):
+            if stage is not None:
+                x = facts.substitute(x, stage.later(source.when))
+                y = facts.substitute(y, stage.earlier(source.when))
+            self._agree(x, y, (source.readers, source.writers), given)
+            (same,) = primed(facts, [facts.term(y)])
+            links.append(same == facts.term(x))
+        return links
+
+    def _moved(self, condition: Any, when: When) -> Any:
+        """A condition on the earlier access, in the step in which it is."""
+        stage = self.model.run.stage
+        return condition if stage is None else self.facts.substituted(condition, stage.earlier(when))
+
+    def _agree(self, x: Poly, y: Poly, pairs: tuple[Ints, Ints], given: list[Any]) -> None:
         """``x`` for each reader is ``y`` for its writer."""
         (mine, block), (theirs, other) = self.parts(x), self.parts(y)
         readers, writers = pairs
         if block != other:
-            raise _GapError(
-                f"coordinates {x} and {y} differ between blocks", [(int(readers[0]), list(leaf.conditions))]
-            )
+            raise _GapError(f"coordinates {x} and {y} differ between blocks", [(int(readers[0]), given)])
         wrong = np.flatnonzero(mine[readers] != theirs[writers])
         if wrong.size:
             threads = [int(readers[i]) for i in wrong[:: max(1, len(wrong) // _TRIES)]]
-            raise _GapError("another thread's element is stored", [(t, list(leaf.conditions)) for t in threads])
+            raise _GapError("another thread's element is stored", [(t, given) for t in threads])
 
     def parts(self, value: Poly) -> tuple[Ints, Poly]:
         """A coordinate as what depends on the thread alone, for every thread, and the rest, the same for all."""
@@ -249,18 +290,31 @@ class Contents:
         owner = np.repeat(np.arange(len(pieces)), self.model.setting.threads)
         alive = np.concatenate([self._active(p, np.ones(self.model.setting.threads, dtype=bool)) for p in pieces])
         thread = np.tile(np.arange(self.model.setting.threads), len(pieces))
-        verdict = self._tile(output, (points[alive], owner[alive], thread[alive]), pieces)
+        points = points[alive] - self._begins(blocks, points[alive])
+        verdict = self._tile(output, (points, owner[alive], thread[alive]), (pieces, blocks))
         if not verdict.ok:
             return verdict
-        tile = [int(n) for n in points[alive].max(axis=0) + 1]
-        self._blocks(places, blocks, tile)
+        self._blocks(places, blocks, [int(n) for n in points.max(axis=0) + 1])
         for piece in pieces:
             self._comes(places, piece)
         return Proved(self.scope)
 
-    def _tile(self, output: str, table: tuple[Ints, Ints, Ints], pieces: list[Piece]) -> Verdict:
+    def _begins(self, blocks: list[Poly], points: Ints) -> Ints:
+        """Where the first trip's tile begins: at zero, or before it, if the first trips store nothing.
+
+        The tile of the trip's bound must not be before zero, too: that it is outside has to mean that it is behind.
+        """
+        found = np.zeros(len(blocks), dtype=np.int64)
+        for dim, block in enumerate(blocks):
+            if block.terms and all(map(is_trip, block.atoms)):
+                found[dim] = points[:, dim].min(initial=0)
+                if self.facts.bounds(block)[1] + int(found[dim]) < 0:
+                    raise _GapError(f"the first of all stores along dimension {dim} comes after too many trips")
+        return found
+
+    def _tile(self, output: str, table: tuple[Ints, Ints, Ints], stores: tuple[list[Piece], list[Poly]]) -> Verdict:
         """The points of all threads and stores are those of a box, each by one thread (who may store it again)."""
-        points, owner, thread = table
+        (points, owner, thread), (pieces, blocks) = table, stores
         if (points < 0).any():
             raise _GapError("a thread's place in its tile is negative")
         tile = points.max(axis=0) + 1
@@ -275,6 +329,7 @@ class Contents:
             first, second = which[pairs[:, 0] == at][:2].tolist()
             return self._twice(x, [(pieces[int(owner[i])], int(thread[i])) for i in (first, second)])
         places = self.model.places[output][2]
+        self._blocks(places, blocks, [int(n) for n in tile])  # or another block, or another trip, may write it
         large = [self.facts.term(e) > i for e, i in zip(places.shape, x, strict=True)]
         environment = find(self.facts, large)
         if environment is None:
@@ -305,12 +360,19 @@ class Contents:
             return False
 
     def _blocks(self, places: Places, blocks: list[Poly], tile: list[int]) -> None:
-        """Each coordinate's tile is one index of the block, and the grid has all tiles that the shape needs."""
+        """Each coordinate's tile is one index of the block, and the grid has all tiles that the shape needs.
+
+        Or it is the trip of a loop: a coordinate beyond its last trip is outside, since the trip's bound, where
+        nothing happens any more, is one of the trips for which it is proved that a store inside happens.
+        """
         used: set[str] = set()
         for block, extent, step in zip(blocks, places.shape, tile, strict=True):
             if not block.terms:
                 if not self.facts.is_at_least(step - extent, 0):
                     raise _GapError(f"one tile of {step} does not cover the extent {extent}")
+                continue
+            if self._walked(block, step) and not block.atoms & used:
+                used |= block.atoms
                 continue
             axes = [name for name in block.atoms if name.startswith("ctaid.")]
             if len(axes) != 1 or axes[0] in used:
@@ -326,6 +388,10 @@ class Contents:
         for axis, count in zip("xyz", self.model.setting.grid, strict=True):
             if f"ctaid.{axis}" not in used and not self.facts.is_at_least(1 - count, 0):
                 raise _GapError(f"blocks that differ along {axis} write the same elements")
+
+    def _walked(self, block: Poly, step: int) -> bool:
+        """Whether tile k is taken in trip k of a loop, by every block."""
+        return len(block.atoms) == 1 and all(map(is_trip, block.atoms)) and block.terms == {(*block.atoms,): step}
 
     def _strided(self, block: Poly, axis: str, count: Poly, step: int) -> bool:
         """Whether tile ``index + count*k`` is taken in trip k of a loop: every tile is, by one block in one trip."""

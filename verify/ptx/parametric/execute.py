@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import z3
 
@@ -17,40 +17,18 @@ from verify.ptx.bytewise import Byte
 from verify.ptx.errors import PtxError
 from verify.ptx.ops_base import BlockBarrier, Branch, Compute, Exit, Load, Store, WarpBarrier
 from verify.ptx.parametric import loops
-from verify.ptx.parametric.facts import PRODUCT, Facts, constants
+from verify.ptx.parametric.events import Access, Conditions, Run, Stage
+from verify.ptx.parametric.facts import Facts
+from verify.ptx.parametric.loops import Loop, LoopError, PeriodError, Phase
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parametric.words import Pred, Word, Words
 from verify.ptx.program import Constant, Memory, ParamRef, Program, Register, Special, Step, Symbol, Target
 
-__all__ = ["Access", "execute"]
+__all__ = ["execute"]
 
-Conditions = tuple[Pred, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Access:
-    """One load or store of the thread.
-
-    Attributes:
-        number: position in the list of all accesses.
-        conditions: when it happens; all of them hold.
-        address: a number that the address equals modulo ``2**width``.
-        size: bytes.
-        values: the words that are stored, or those that stand for what is loaded.
-        block_epoch, warp_epoch: barriers passed before.
-    """
-
-    number: int
-    step: Step
-    write: bool
-    space: str
-    conditions: Conditions
-    address: Poly
-    width: int
-    size: int
-    values: tuple[Word, ...]
-    block_epoch: int
-    warp_epoch: int
+_QUESTIONS: Final = 3000
+"""Questions to the solver after which a loop counts as too long, like one of too many steps."""
+_UNKNOWN: Final = "a loop whose number of trips depends on unknowns"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +48,7 @@ class _Path:
 
 def execute(
     program: Program, words: Words, *, specials: Mapping[str, Word], params: Mapping[int, Word], max_steps: int = 50_000
-) -> tuple[Access, ...]:
+) -> Run:
     """Execute a kernel for an unknown thread.
 
     Args:
@@ -85,6 +63,14 @@ def execute(
     return _Execution(program, words, specials, params).run(max_steps)
 
 
+class _StepError(PtxError):
+    """A loop that may be understood if more of its trips are one step."""
+
+
+class _LoopRefusedError(PtxError):
+    """A loop that is not understood however many of its trips are one step."""
+
+
 class _Execution:
     def __init__(
         self, program: Program, words: Words, specials: Mapping[str, Word], params: Mapping[int, Word]
@@ -94,37 +80,45 @@ class _Execution:
         self.accesses: list[Access] = []
         self.ready: dict[int, _Path] = {}
         self.epochs = (0, 0)
+        self.barriers: list[Conditions] = []
         self.headers = loops.headers(program)
-        self.loops: dict[int, loops.Loop] = {}
+        self.loops: dict[int, Loop] = {}
+        self.staged: int | None = None
+        self.stage: Stage | None = None
 
     def fail(self, reason: str, step: Step) -> PtxError:
         return PtxError(f"{reason}: {step.text}", file=self.program.file, line=step.line)
 
     # --- paths ------------------------------------------------------------------------------------------------
 
-    def run(self, max_steps: int) -> tuple[Access, ...]:
+    def run(self, max_steps: int) -> Run:
         self.ready = {0: _Path(())}
-        left = max_steps
+        left, asked = max_steps, self.facts.queries
         while self.ready:
             at = min(self.ready)
             path = self.ready.pop(at)
             while True:
                 left -= 1
                 step = self.program.steps[at]
-                if left < 0:
+                if left < 0 or self.facts.queries > asked + _QUESTIONS:
                     raise self.fail("too many steps", step)
-                if at in self.headers and at not in self.loops:
-                    self.loops[at] = loops.Loop(
-                        dict(path.registers), path.conditions, len(self.accesses), self.epochs, frozenset(self.ready)
-                    )
-                following = self.step(at, step, path)
+                if at in self.headers:
+                    self.enter(at, step, path)
+                try:
+                    following = self.step(at, step, path)
+                except PtxError as error:
+                    self.longer_steps(error)
+                    break
                 if following is None:
                     break
                 at = following
                 if self.ready and at >= min(self.ready):
                     self.add(at, path)
                     break
-        return tuple(self.accesses)
+        for at, loop in self.loops.items():
+            if loop.under_way:
+                raise self.fail(f"{_UNKNOWN}: its end is not reached", self.program.steps[at])
+        return Run(tuple(self.accesses), tuple(self.barriers), self.stage)
 
     def add(self, at: int, path: _Path) -> None:
         """Let a path go on from a step, merging it with another one that waits there."""
@@ -192,6 +186,17 @@ class _Execution:
             taken = True
         if taken is None and self.implied(z3.Not(guard.condition), path.conditions):
             taken = False
+        if isinstance(target, Target) and target.step <= at:
+            loop = self.loops.get(target.step)
+            if loop is None:
+                raise self.fail("a loop that is entered in the middle", step)
+            if taken is None or (loop.staged and loop.phase is not Phase.DONE):
+                try:
+                    return self.repeat(loop, guard, (target.step, at), path)
+                except LoopError as error:
+                    kind = _StepError if isinstance(error, PeriodError) else _LoopRefusedError
+                    reason = f"{_UNKNOWN}: {error}: {step.text}"
+                    raise kind(reason, file=self.program.file, line=step.line) from None
         if taken is False:
             return at + 1
         if taken:
@@ -200,68 +205,150 @@ class _Execution:
         if not isinstance(target, Target):
             path.conditions = rest
             return at + 1
-        if target.step <= at:
-            try:
-                return self.repeat(self.loops[target.step], guard, target.step, at, path)
-            except loops.LoopError as error:
-                raise self.fail(f"a loop whose number of trips depends on unknowns: {error}", step) from None
         self.add(target.step, _Path((*path.conditions, guard), dict(path.registers)))
         self.add(at + 1, _Path(rest, path.registers))
         return None
 
-    def repeat(self, loop: loops.Loop, guard: Pred, first: int, at: int, path: _Path) -> int | None:
-        """The end of a trip: of the first one, of an unknown one to learn when the loop goes on, of a final one."""
-        shared = any(access.space != "global" for access in self.accesses[loop.accesses :])
-        if self.epochs != loop.epochs or shared or frozenset(self.ready) != loop.waiting:
-            raise loops.LoopError("it has barriers, uses shared memory, or has several ways out")
-        facts = self.facts
-        if loop.trip is None:
-            loops.measure(loop, path.registers, facts)
-            self.again(loop, (), first)
+    # --- loops ------------------------------------------------------------------------------------------------
+
+    def enter(self, at: int, step: Step, path: _Path) -> None:
+        """Note how a loop begins."""
+        if at in self.loops and self.loops[at].phase is Phase.DONE:
+            if self.loops[at].staged:
+                raise self.fail("a loop with barriers or shared memory is begun a second time", step)
+            del self.loops[at]
+        if at not in self.loops:
+            begun = dict(path.registers)
+            loop = Loop(begun, path.conditions, len(self.accesses), self.epochs, dict(self.ready), path.conditions)
+            loop.restart(1)
+            loop.effort = self.facts.effort
+            self.loops[at] = loop
+
+    def repeat(self, loop: Loop, guard: Pred, ends: tuple[int, int], path: _Path) -> int | None:
+        """The end of a trip; ``ends`` are the loop's first step and its last."""
+        first, at = ends
+        if loop.phase is Phase.DONE:
+            raise LoopError("it goes back from several places")
+        self.check_trip(loop, guard, first, path)
+        loop.turn += 1
+        if loop.phase is Phase.LEARN:
+            loop.guards.append(guard.condition)
+        if loop.phase is Phase.FINAL:
+            if loop.guards[loop.turn - 1].get_id() != guard.condition.get_id():
+                raise LoopError("when it goes on differs between trips")
+            loop.steady = {name for name in loop.steady if path.registers.get(name) is loop.registers.get(name)}
+        if loop.turn < loop.period:
+            loop.begins.append(len(self.accesses))
+            path.conditions = loop.path = (*path.conditions, guard)
+            return first
+        if loop.phase is Phase.MEASURE:
+            loops.measure(loop, path.registers, self.facts)
+            self.again(loop, first, Phase.LEARN)
             return None
         loops.check_step(loop, path.registers)
-        trip = facts.term(loop.trip)
-        if loop.again is None:
-            loop.again = guard.condition
-            before = loops.at_trip(facts, loop, guard.condition, loop.trip - 1)
-            last = loops.at_trip(facts, loop, guard.condition, facts.number(loop.most))
-            self.facts.path = tuple(c.condition for c in loop.conditions)
-            products = [fact for name in constants(before) for fact in self.about(name)]
-            if not facts.prove(z3.Implies(z3.And(trip >= 1, guard.condition), before), extra=products).ok:
-                raise loops.LoopError("it is not proved that the trips before a trip happen")
-            if not facts.prove(z3.Not(last), extra=products).ok:
-                raise loops.LoopError("it is not proved that it ends")
-            self.again(loop, (Pred(z3.Or(trip == 0, before)),), first)
+        if loop.phase is Phase.LEARN:
+            happens = loops.going_on(loop, self.facts)
+            loop.steady = set(loop.registers)
+            self.again(loop, first, Phase.FINAL, happens)
             return None
-        if loop.again.get_id() != guard.condition.get_id():
-            raise loops.LoopError("when it goes on differs between trips")
+        loop.phase = Phase.DONE
+        if loop.staged:
+            self.stage = self.staged_by(loop, (*path.conditions, guard))
         # What the loop leaves in its registers is not followed.
-        kept = {name: value for name, value in loop.registers.items() if name not in loop.growth}
-        path.conditions, path.registers = loop.conditions, kept
+        path.conditions, path.registers = loop.conditions, {name: loop.registers[name] for name in loop.steady}
         return at + 1
 
-    def about(self, name: str) -> list[Any]:
-        """What the solver should know of a product."""
-        return self.facts.products(Poly({tuple(name.split(PRODUCT)): 1}, self.facts))
+    def check_trip(self, loop: Loop, guard: Pred, first: int, path: _Path) -> None:
+        """Whoever begins a trip comes to its end, and threads that meet at barriers go round together."""
+        same = [mine is its for mine, its in zip(path.conditions, loop.path, strict=False)]
+        waiting = self.ready.keys() == loop.waiting.keys()
+        if len(path.conditions) != len(loop.path) or not all(same) or not waiting:
+            raise LoopError("it has several ways out")
+        if any(self.ready[at] is not waiting for at, waiting in loop.waiting.items()):
+            raise LoopError("it has several ways out")
+        if not loop.staged:
+            shared = any(access.space != "global" for access in self.accesses[loop.accesses :])
+            if self.epochs == loop.epochs and not shared:
+                return
+            if self.staged is not None:
+                raise LoopError("a second loop with barriers or shared memory")
+            loop.staged, self.staged = True, first
+            if loop.phase is not Phase.MEASURE:
+                raise PeriodError("it has barriers or uses shared memory in some trips only")
+        if any(inner.trip is not None for at, inner in self.loops.items() if at > first):
+            raise LoopError("a loop of unknown length inside one with barriers or shared memory")
+        if not all(self.facts.is_uniform(c.condition) for c in (*loop.conditions, guard)):
+            raise PeriodError("it has barriers or uses shared memory, and threads of a block may go round differently")
 
-    def again(self, loop: loops.Loop, conditions: Conditions, first: int) -> None:
-        """Execute a loop once more, for an unknown trip."""
+    def check_place(self, step: Step, address: Poly) -> None:
+        """While a loop that stages data is learned: an address in shared memory is the same in every step."""
+        loop = None if self.staged is None else self.loops[self.staged]
+        if loop is None or loop.phase is not Phase.LEARN:
+            return
+        bases = Poly({(name,): 1 for name in address.atoms if name.startswith("&")}, self.facts)
+        if self.facts.table(address - bases) is None:
+            reason = f"a shared address depends on more than the thread index and the trip modulo {loop.period}"
+            raise _StepError(f"{reason}: {step.text}", file=self.program.file, line=step.line)
+
+    def again(self, loop: Loop, first: int, phase: Phase, happens: Pred | None = None) -> None:
+        """Execute a loop once more, for an unknown step."""
         assert loop.trip is not None
+        self.rewind(loop, first)
+        loop.phase, loop.turn, loop.begins = phase, 0, [loop.accesses]
+        loop.path = loop.conditions if happens is None else (*loop.conditions, happens)
+        self.add(first, _Path(loop.path, loops.begin_trip(loop, loop.trip)))
+
+    def rewind(self, loop: Loop, first: int) -> None:
+        """Forget what a loop did."""
         del self.accesses[loop.accesses :]
+        del self.barriers[loop.epochs[0] :]
+        self.epochs = loop.epochs
+        self.ready = dict(loop.waiting)
         for inner in [at for at in self.loops if at > first]:
             del self.loops[inner]
-        self.add(first, _Path((*loop.conditions, *conditions), loops.begin_trip(loop, loop.trip)))
+
+    def longer_steps(self, error: PtxError) -> None:
+        """Where a step of a loop that stages data went wrong, try one of more trips."""
+        loop = None if self.staged is None else self.loops[self.staged]
+        if loop is None or isinstance(error, _LoopRefusedError) or loop.period >= loops.PERIODS:
+            raise error
+        measured = loop.phase is Phase.MEASURE and isinstance(error, _StepError)
+        if not measured and loop.phase is not Phase.LEARN:
+            raise error
+        if self.facts.effort - loop.effort > loops.EFFORT:
+            raise error
+        assert self.staged is not None
+        self.rewind(loop, self.staged)
+        loop.restart(loop.period + 1)
+        loop.path = loop.conditions
+        self.ready[self.staged] = _Path(loop.conditions, dict(loop.entry))
+
+    def staged_by(self, loop: Loop, end: Conditions) -> Stage:
+        """The step of a loop that stages data; ``end`` holds when another one follows."""
+        assert loop.trip is not None
+        self.facts.path = tuple(c.condition for c in end)
+        firm = set()
+        for number in range(loop.epochs[0], self.epochs[0]):
+            wanted = [c.condition for c in self.barriers[number] if not any(c is known for known in end)]
+            if not wanted or self.facts.prove(z3.And(*wanted)).ok:
+                firm.add(number)
+        accesses, barriers = (loop.accesses, len(self.accesses)), (loop.epochs[0], self.epochs[0])
+        return Stage(accesses, barriers, loop.trip, tuple(loop.begins), frozenset(firm))
 
     def barrier(self, step: Step, guard: Pred, path: _Path) -> None:
-        """A barrier orders only when everybody comes."""
-        if path.conditions or guard.known is not True:
-            raise self.fail("a barrier that some threads may not reach", step)
+        """A barrier orders only when everybody comes: its conditions are those of the whole block."""
+        conditions = path.conditions if guard.known else (*path.conditions, guard)
         block, warp = self.epochs
+        if not all(self.facts.is_uniform(c.condition) for c in conditions):
+            raise self.fail("a barrier that some threads may not reach", step)
         if isinstance(step.operation.effect, BlockBarrier):
             if step.operands[0] != Constant(0):
                 raise self.fail("only barrier 0 is supported", step)
+            self.barriers.append(conditions)
             self.epochs = (block + 1, 0)
             return
+        if conditions:
+            raise self.fail("a warp barrier that depends on unknowns", step)
         members = self.value(step.operands[0], 32, step, path)
         if members.value.constant is None or members.value.constant % (1 << 32) != 0xFFFFFFFF:
             raise self.fail("only the full member mask is supported", step)
@@ -376,6 +463,8 @@ class _Execution:
         assert isinstance(operand, Memory)
         width = operand.base.width if isinstance(operand.base, Register) else 32
         address = self.value(operand.base, width, step, path).value + operand.offset
+        if effect.space == "shared":
+            self.check_place(step, address)
         if isinstance(effect, Load):
             name = f"data!{len(self.accesses)}"
             size = effect.width // 8

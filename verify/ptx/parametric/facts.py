@@ -10,8 +10,8 @@ Products of atoms are constants that the solver knows nothing about.  It learns 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -24,11 +24,13 @@ from verify.ptx.parametric.poly import Poly
 from verify.solve import prove
 from verify.verdict import Obligation, Proved, Verdict
 
-__all__ = ["PRODUCT", "Atom", "Environment", "Facts", "Table", "constants", "lemmas"]
+__all__ = ["PRODUCT", "Atom", "Environment", "Facts", "Table", "Values", "atoms_of", "constants", "lemmas"]
 
 Table = NDArray[Any]
 Environment = dict[str, int]
 """Numbers for sizes, block and thread index; ``thread`` is the number of the thread in its block."""
+Values = Mapping[str, Poly]
+"""Polynomials that are put in the place of atoms."""
 
 _BUDGET: Final = 1_000_000
 _LARGE: Final = 1 << 62  # sums below this stay within 64 bits
@@ -45,6 +47,8 @@ class Atom:
         table: its value for every thread of a block, if it depends on the thread index alone.
         definition: how to compute it from the other atoms, if it is derived.
         uniform: all threads of a block see the same value.
+        made_of: the atoms that it is derived from, through others too.
+        anew: the same derivation with other polynomials in the place of atoms.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Atom:
     table: Table | None = None
     definition: Callable[[Environment], int] | None = None
     uniform: bool = False
+    made_of: frozenset[str] = frozenset()
+    anew: Callable[[Values], Poly] | None = None
 
 
 class Facts:
@@ -153,9 +159,10 @@ class Facts:
             total = total + product
         return total
 
-    def is_uniform(self, value: Poly) -> bool:
-        """Whether all threads of a block see the same value."""
-        return all(self.atoms[name].uniform for name in value.atoms)
+    def is_uniform(self, value: Any) -> bool:
+        """Whether all threads of a block see the same value, of a polynomial or of a condition."""
+        names = value.atoms if isinstance(value, Poly) else atoms_of(value)
+        return all(self.atoms[name].uniform for name in names)
 
     def at(self, value: Poly, environment: Environment) -> int:
         """The value for given numbers."""
@@ -206,20 +213,32 @@ class Facts:
         key = ("quotient", value, divisor)
         if key not in self._derived:
             name = self.fresh("quotient")
-            least, most = (max(bound, 1) for bound in self.bounds(divisor))
+            least_divisor, most_divisor = self.bounds(divisor)
+            least, most = max(least_divisor, 1), max(most_divisor, 1)
             corners = [end // by for end in self.bounds(value) for by in (least, most)]
             table = None
             if divisor.constant is not None and (numbers := self.table(value)) is not None:
                 table = numbers // divisor.constant
 
             def definition(environment: Environment) -> int:
-                return self.at(value, environment) // self.at(divisor, environment)
+                by = self.at(divisor, environment)
+                if by < 1:  # nobody divides there, and nothing is known of the quotient
+                    raise KeyError(name)
+                return self.at(value, environment) // by
 
             uniform = self.is_uniform(value) and self.is_uniform(divisor)
             bounds = min(corners), max(corners)
             found = self.atom(name, *bounds, table=table, definition=definition, uniform=uniform)
+            self._derivation(
+                name,
+                value.atoms | divisor.atoms,
+                lambda values: self.divide(self.substitute(value, values), self.substitute(divisor, values))[0],
+            )
             rest = value - found * divisor
-            self.given += [self.term(rest) >= 0, self.term(divisor - rest) >= 1]
+            facts = [self.term(rest) >= 0, self.term(divisor - rest) >= 1]
+            if least_divisor < 1:  # it is positive on the path to here, not everywhere
+                facts = [z3.Implies(self.term(divisor) >= 1, fact) for fact in facts]
+            self.given += facts
             self._derived[key] = found
         return self._derived[key]
 
@@ -232,10 +251,17 @@ class Facts:
             def definition(environment: Environment) -> int:
                 return self.at(yes if self.holds(condition, environment) else no, environment)
 
-            names = {part for name in constants(condition) for part in name.split(PRODUCT)}
-            uniform = all(self.atoms[n].uniform for n in names) and self.is_uniform(yes) and self.is_uniform(no)
+            names = atoms_of(condition)
+            uniform = self.is_uniform(condition) and self.is_uniform(yes) and self.is_uniform(no)
             name = self.fresh("choice")
             found = self.atom(name, min(a, c), max(b, d), definition=definition, uniform=uniform)
+            self._derivation(
+                name,
+                names | yes.atoms | no.atoms,
+                lambda values: self.choice(
+                    self.substituted(condition, values), self.substitute(yes, values), self.substitute(no, values)
+                ),
+            )
             self.given.append(self.term(found) == z3.If(condition, self.term(yes), self.term(no)))
             self._derived[key] = found
         return self._derived[key]
@@ -244,6 +270,49 @@ class Facts:
         """The value of these bits read as a number: ``value`` less a multiple of 2^width."""
         shift = 1 << (width - 1) if signed else 0
         return self.divide(value + shift, self.number(1 << width))[1] - shift
+
+    # --- other atoms in the place of atoms ----------------------------------------------------------------------
+
+    def _derivation(self, name: str, parts: Iterable[str], anew: Callable[[Values], Poly]) -> None:
+        """Note how an atom was derived."""
+        made_of = frozenset(base for part in parts for base in (part, *self.atoms[part].made_of))
+        self.atoms[name] = replace(self.atoms[name], made_of=made_of, anew=anew)
+
+    def substitute(self, value: Poly, values: Values) -> Poly:
+        """Put polynomials in the place of atoms, also in what is derived from these.
+
+        Raises:
+            UndecidedError: it holds an atom of which nothing is known, and so not what that would become.
+
+        >>> facts = Facts()
+        >>> n, i = facts.atom("n", 1, 1000, uniform=True), facts.atom("i", 0, 999)
+        >>> half = (i + n) // 2
+        >>> facts.substitute(half, {"i": i + 2}) - half
+        1
+        """
+        known = dict(values)
+        for name in value.atoms - values.keys():
+            atom = self.atoms[name]
+            if atom.anew is not None:
+                if not values.keys().isdisjoint(atom.made_of):
+                    known[name] = atom.anew(values)
+            elif "!" in name and atom.table is None:
+                raise UndecidedError(f"{name} is not known in other trips")
+        return value.substitute(known)
+
+    def substituted(self, condition: Any, values: Values) -> Any:
+        """A condition with polynomials in the place of atoms.
+
+        Raises:
+            UndecidedError: as for :meth:`substitute`.
+        """
+        pairs = []
+        for name in constants(condition):
+            product = Poly({tuple(name.split(PRODUCT)): 1}, self)
+            other = self.substitute(product, values)
+            if other != product:
+                pairs.append((z3.Int(name), self.term(other)))
+        return z3.substitute(condition, *pairs) if pairs else condition
 
     # --- solver -----------------------------------------------------------------------------------------------
 
@@ -350,6 +419,11 @@ class _Holder:
 def constants(term: Any) -> frozenset[str]:
     """Names of the constants in a formula."""
     return _names(_Holder(term))
+
+
+def atoms_of(term: Any) -> frozenset[str]:
+    """Names of the atoms in a formula; those of products one by one."""
+    return frozenset(part for name in constants(term) for part in name.split(PRODUCT))
 
 
 @cache

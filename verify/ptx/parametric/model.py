@@ -13,7 +13,8 @@ from layoutalg.claim_family import ClaimFamily, SizedBuffer, SizedMove
 from layoutalg.errors import LayoutError
 from verify.ptx.bytewise import Byte, Choice, Moved
 from verify.ptx.errors import PtxError
-from verify.ptx.parametric.execute import Access, execute
+from verify.ptx.parametric.events import Access, Run
+from verify.ptx.parametric.execute import execute
 from verify.ptx.parametric.facts import Environment
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parametric.setting import Coordinate, Places, Setting
@@ -71,18 +72,19 @@ class Model:
         self.words = Words(self.facts)
         for variable in self.program.variables:
             self.facts.atom(f"&{variable.name}", 0, (1 << 32) - 1, uniform=True)
-        self.accesses = execute(
+        self.run: Run = execute(
             self.program,
             self.words,
             specials=self.setting.specials(self.words),
             params=self.setting.params(self.words),
             max_steps=max_steps,
         )
+        self.accesses = self.run.accesses
         self.facts.path = ()
         self.shared = SharedMemory(
             self.program,
             self.facts,
-            self.accesses,
+            self.run,
             threads=self.setting.threads,
             dynamic=family.dynamic_shared_bytes,
             width=family.width,
@@ -179,11 +181,21 @@ class Model:
         """A counterexample: sizes, block, thread, instruction, and what is wrong."""
         block = tuple(environment.get(f"ctaid.{axis}", 0) for axis in "xyz")
         thread = self.setting.thread_index(environment["thread"])
-        return {**self.setting.sizes_at(environment), "block": block, "thread": thread, **where(access), **more}
+        sizes, stage = self.setting.sizes_at(environment), self.run.stage
+        if stage is not None and self.run.zone(access) == 1:
+            more = {"trip": stage.trip(access, environment[stage.name]), **more}
+        return {**sizes, "block": block, "thread": thread, **where(access), **more}
 
-    def other_thread(self, environment: Environment, thread: int) -> Environment:
-        """The same sizes and block, another thread; what only that thread knows is left open."""
-        kept = {n: v for n, v in environment.items() if n in self.facts.atoms and self.facts.atoms[n].uniform}
+    def other_thread(self, environment: Environment, thread: int, *, back: int = 0) -> Environment:
+        """The same sizes and block, another thread; what only that thread knows is left open.
+
+        Args:
+            back: steps of the loop that stages data to go back.
+        """
+        atoms = self.facts.atoms
+        kept = {n: v for n, v in environment.items() if n in atoms and atoms[n].uniform and atoms[n].anew is None}
+        if back and self.run.stage is not None:
+            kept[self.run.stage.name] -= back
         return {**kept, "thread": thread}
 
     def origin_at(self, store: Access, at: int, environment: Environment) -> tuple[str, int] | None:
@@ -199,13 +211,13 @@ class Model:
         if access.space == "global":
             piece = next(p for p in self.pieces if p.access is access and p.at == at)
             return piece.buffer.name, self.offset_at(access, environment) + at
-        source, writer, byte = self.shared.writers(access, at, self.family.width)
-        thread = environment["thread"]
-        if source[thread] < 0:
-            return None
-        store = self.accesses[int(source[thread])]
-        there = self.other_thread(environment, int(writer[thread]))
-        return self.origin_at(store, int(byte[thread]), there) if self.happens(store, there) else None
+        stage, width = self.run.stage, self.family.width
+        steps = 0 if stage is None else environment[stage.name]
+        for store, writer, byte, back in self.shared.history(access, at, width, (environment["thread"], steps)):
+            there = self.other_thread(environment, writer, back=back)
+            if self.happens(store, there):
+                return self.origin_at(store, byte, there)
+        return None
 
 
 def where(access: Access) -> dict[str, Any]:

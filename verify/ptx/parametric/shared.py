@@ -3,25 +3,32 @@
 Addresses in shared memory must depend on the thread index alone.  Then they are a table, and everything about them is
 decided by looking: bounds, alignment, who meets whom, and which store a load reads.  Conditions may depend on more;
 whether two accesses can really happen together is left to the caller.
+
+Addresses in a loop that stages data are the same in every step, so one step shows who meets whom in one step and in the
+next, and which store a load reads: one of its own step, else one of the step before, else, in step 0, one before the
+loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verify.ptx.errors import PtxError
-from verify.ptx.parametric.execute import Access
+from verify.ptx.parametric.events import Access, Run, When
 from verify.ptx.parametric.facts import Facts
+from verify.ptx.parametric.order import Order
 from verify.ptx.parametric.poly import Poly
 from verify.ptx.parse import WIDTHS
 from verify.ptx.program import Program
 
-__all__ = ["Meeting", "SharedMemory", "Spot"]
+__all__ = ["Meeting", "SharedMemory", "Source", "Spot"]
 
+_STEPS: Final = 64  # steps of a loop that a witness may look back
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -47,13 +54,40 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Two threads of a block that touch one byte through accesses that nothing orders, one of them a write."""
+    """Two threads of a block that touch one byte through accesses that nothing orders, one of them a write.
+
+    Attributes:
+        when: in which steps of a loop they do, the first access being the earlier one.
+        barriers: what would order them: conditions of barriers between, under any of which they are ordered.
+        warps: the threads are of one warp, and barriers of it may order them, too.
+    """
 
     first: Access
     first_thread: int
     second: Access
     second_thread: int
     byte: int
+    when: When
+    barriers: tuple[Any, ...] = ()
+    warps: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where some threads' load of an element finds what was stored.
+
+    Attributes:
+        store: the access that stored it last; ``None`` where nobody did.
+        byte: the element's first byte in it.
+        readers, writers: the threads, and for each of them the one that stored.
+        when: in which steps of a loop it was stored and is loaded.
+    """
+
+    store: Access | None
+    byte: int
+    readers: Ints
+    writers: Ints
+    when: When
 
 
 class SharedMemory:
@@ -63,13 +97,13 @@ class SharedMemory:
         PtxError: an address depends on more than the thread index, or part of an element is accessed.
     """
 
-    def __init__(
-        self, program: Program, facts: Facts, accesses: tuple[Access, ...], *, threads: int, dynamic: int, width: int
-    ) -> None:
+    def __init__(self, program: Program, facts: Facts, run: Run, *, threads: int, dynamic: int, width: int) -> None:
         self.program, self.facts, self.threads, self.dynamic, self.width = program, facts, threads, dynamic, width
+        self.run = run
         if sum(variable.count is None for variable in program.variables if variable.space == "shared") > 1:
             raise PtxError("several names for the dynamic shared memory, which is one", file=program.file)
-        self.spots = {a.number: self._spot(a) for a in accesses if a.space == "shared"}
+        self.order = Order(facts, run)
+        self.spots = {a.number: self._spot(a) for a in run.accesses if a.space == "shared"}
 
     def _spot(self, access: Access) -> Spot:
         names = sorted(name for name in access.address.atoms if name.startswith("&"))
@@ -123,6 +157,35 @@ class SharedMemory:
         for variable, epoch in sorted(epochs):
             group = [s for s in self.spots.values() if (s.variable, s.access.block_epoch) == (variable, epoch)]
             yield from self._meetings(group)
+        for first in self.spots.values():
+            for second in self.spots.values():
+                if first.variable == second.variable and (first.access.write or second.access.write):
+                    yield from self._across(first, second)
+
+    def _across(self, first: Spot, second: Spot) -> Iterator[Meeting]:
+        """Meetings across conditional barriers and from one step of a loop to the next."""
+        a, b = first.access, second.access
+        if a.block_epoch < b.block_epoch:
+            between = self.order.between(a, b)
+            if between is not None:
+                yield from self._apart(first, second, self.run.when(a, b), between)
+        if self.run.zone(a) == self.run.zone(b) == 1:
+            between = self.order.carried(a, b)
+            if between is not None:
+                yield from self._apart(first, second, When.PREVIOUS, between)
+
+    def _apart(self, first: Spot, second: Spot, when: When, barriers: tuple[Any, ...]) -> Iterator[Meeting]:
+        mine, its = self._touched(0, first), self._touched(0, second)
+        common = np.intersect1d(mine[:, 0], its[:, 0])
+        if not common.size or self.order.apart(first.access, second.access, when, barriers):
+            return
+        warps = any(access.warp_epoch for access in self.run.accesses)
+        for byte in common.tolist():
+            for thread in mine[mine[:, 0] == byte, 1].tolist():
+                for other in its[its[:, 0] == byte, 1].tolist():
+                    if thread != other:
+                        together = warps and thread // 32 == other // 32
+                        yield Meeting(first.access, thread, second.access, other, byte, when, barriers, together)
 
     def _meetings(self, group: list[Spot]) -> Iterator[Meeting]:
         rows = [self._touched(index, spot) for index, spot in enumerate(group)]
@@ -154,12 +217,14 @@ class SharedMemory:
                     continue
                 if thread // 32 == other_thread // 32 and access.warp_epoch != other.warp_epoch:
                     continue
-                yield Meeting(access, thread, other, other_thread, byte)
+                pair = ((access, thread), (other, other_thread))
+                (a, mine), (b, its) = pair if access.number <= other.number else (pair[1], pair[0])
+                yield Meeting(a, mine, b, its, byte, self.run.when(a, b))
 
     # --- who wrote what a load reads --------------------------------------------------------------------------
 
-    def writers(self, load: Access, at: int, width: int) -> tuple[Ints, Ints, Ints]:
-        """Per thread the store that an element comes from: number of the access (-1 for none), thread, byte in it.
+    def sources(self, load: Access, at: int, width: int) -> Iterator[Source]:
+        """Where every thread's load of an element finds what was stored.
 
         Args:
             load: the load.
@@ -169,12 +234,50 @@ class SharedMemory:
         The last barrier interval before the load in which the element is written counts; stores of the same interval
         that a warp barrier orders before count, too.
         """
+        zone = self.run.zone(load)
+        everyone = np.ones(self.threads, dtype=bool)
+        own = self._latest(load, (at, width), self._stores(load, zone), here=True)
+        yield from self._found(own, When.SAME, everyone & (own[0] >= 0))
+        rest = own[0] < 0
+        if zone == 0:
+            yield from self._found(own, When.SAME, rest)
+            return
+        before = self._stores(load, 0)
+        old = self._latest(load, (at, width), before)
+        loop = self._latest(load, (at, width), self._stores(load, 1, all_steps=True))
+        touched = rest & (loop[0] >= 0)
+        yield from self._found(loop, When.PREVIOUS if zone == 1 else When.LEFT, touched)
+        if zone == 1:
+            first = self._latest(load, (at, width), before, here=True)
+            yield from self._found(first, When.FIRST, touched)
+        yield from self._found(old, When.SAME, rest & ~touched)
+
+    def _found(self, latest: tuple[Ints, Ints, Ints], when: When, readers: Mask) -> Iterator[Source]:
+        source, thread, byte = latest
+        for number, at in np.unique(np.stack([source, byte], axis=1)[readers], axis=0).tolist():
+            some = np.flatnonzero(readers & (source == number) & (byte == at))
+            yield Source(self.spots[number].access if number >= 0 else None, at, some, thread[some], when)
+
+    def _stores(self, load: Access, zone: int, *, all_steps: bool = False) -> list[Spot]:
+        """Stores to a load's variable in a zone, in order: those before it, or all of a step."""
+        variable = self.spots[load.number].variable
+        stores = [s for s in self.spots.values() if s.access.write and s.variable == variable]
+        stores = [s for s in stores if self.run.zone(s.access) == zone and (all_steps or self._before(s.access, load))]
+        return sorted(stores, key=lambda s: (s.access.block_epoch, s.access.warp_epoch, s.access.number))
+
+    def _latest(
+        self, load: Access, part: tuple[int, int], stores: list[Spot], *, here: bool = False
+    ) -> tuple[Ints, Ints, Ints]:
+        """Per thread the last store of its element: number of the access (-1 for none), thread, byte in it.
+
+        Args:
+            here: no step of a loop lies between, so that in one barrier interval not all threads are ordered.
+        """
+        at, width = part
         spot = self.spots[load.number]
         wanted = spot.offsets + at
         source, thread, byte = (np.full(self.threads, -1, dtype=np.int64) for _ in range(3))
-        stores = [s for s in self.spots.values() if s.access.write and s.variable == spot.variable]
-        stores = [s for s in stores if self._before(s.access, load)]
-        for store in sorted(stores, key=lambda s: (s.access.block_epoch, s.access.warp_epoch, s.access.number)):
+        for store in stores:
             for begin in range(0, store.access.size, width):
                 known = np.full(max(spot.room, 1), -1, dtype=np.int64)
                 writers = np.flatnonzero(store.active)
@@ -184,10 +287,52 @@ class SharedMemory:
                 readable = (wanted >= 0) & (wanted < spot.room)
                 found = np.where(readable, known[np.where(readable, wanted, 0)], -1)
                 hit = found >= 0
-                if store.access.block_epoch == load.block_epoch:
+                if here and store.access.block_epoch == load.block_epoch:
                     hit &= self._ordered(store.access, load, found)
                 source[hit], thread[hit], byte[hit] = store.access.number, found[hit], begin
         return source, thread, byte
+
+    def history(
+        self, load: Access, at: int, width: int, reader: tuple[int, int]
+    ) -> Iterator[tuple[Access, int, int, int]]:
+        """Stores that may have put an element there that one thread loads, the last one first.
+
+        Args:
+            reader: the thread, and the number of the loop's step.
+
+        Returns:
+            Store, thread, the element's first byte in the store, steps before.
+
+        Raises:
+            KeyError: it is behind the loop, or too many steps back.
+        """
+        thread, steps = reader
+        zone = self.run.zone(load)
+        wanted = int(self.spots[load.number].offsets[thread]) + at
+        for store in reversed(self._stores(load, zone)):
+            same = store.access.block_epoch == load.block_epoch
+            for writer, begin in self._writers(store, wanted, width):
+                if not same or bool(self._ordered(store.access, load, np.full(self.threads, writer))[thread]):
+                    yield store.access, writer, begin, 0
+        if zone == 0:
+            return
+        loop = self._stores(load, 1, all_steps=True)
+        loop = [store for store in loop if any(True for _ in self._writers(store, wanted, width))]
+        if loop and (zone == 2 or steps > _STEPS):
+            raise KeyError("what a loop leaves in shared memory")
+        for back in range(1, steps + 1 if loop else 1):
+            for store in reversed(loop):
+                for writer, begin in self._writers(store, wanted, width):
+                    yield store.access, writer, begin, back
+        for store in reversed(self._stores(load, 0)):
+            for writer, begin in self._writers(store, wanted, width):
+                yield store.access, writer, begin, 0
+
+    def _writers(self, store: Spot, wanted: int, width: int) -> Iterator[tuple[int, int]]:
+        """Threads of a store that write an element, and its first byte in the store."""
+        for begin in range(0, store.access.size, width):
+            for writer in np.flatnonzero(store.active & (store.offsets + begin == wanted)).tolist():
+                yield writer, begin
 
     def _before(self, store: Access, load: Access) -> bool:
         return store.block_epoch < load.block_epoch or (

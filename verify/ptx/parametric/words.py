@@ -84,6 +84,8 @@ class Words:
         value = Poly({m: (c + half) % (2 * half) - half for m, c in value.terms.items()}, self.facts)
         if row is not None and (all(byte is None for byte in row) or 8 * len(row) != width):
             row = None
+        if table is None and value.constant is not None:
+            table = NUMPY.const(value.constant % (2 * half), width)
         return Word(width, value, table, row)
 
     def of_table(self, table: Table) -> Word:
@@ -192,7 +194,7 @@ class Words:
         return self.opaque(a.width, "and")
 
     def _masked(self, a: Word, mask: int) -> Word:
-        """``a & mask``: a remainder for ones at the bottom, a multiple for ones at the top."""
+        """``a & mask``: a remainder for ones at the bottom, a multiple for ones at the top, else their difference."""
         row = None
         if a.row is not None:
             pairs = zip(a.row, mask.to_bytes(a.width // 8, "little"), strict=True)
@@ -203,6 +205,9 @@ class Words:
         if zeros & (zeros + 1) == 0:
             number = self.number(a)
             return self.word(a.width, number - number % (zeros + 1), row=row)
+        unit = mask & -mask
+        if (mask + unit) & mask == 0:  # multiples of 2^width make no difference to the remainders
+            return self.word(a.width, a.value % (mask + unit) - a.value % unit, row=row)
         return self.opaque(a.width, "and", row)
 
     def or_(self, a: Word, b: Word) -> Word:
