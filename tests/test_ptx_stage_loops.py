@@ -104,6 +104,21 @@ BEHIND = rows(
     + "if (k * 256 + (t ^ 1) < K) to[k * 256 + (t ^ 1)] = x;",
     before="if (t < K) s[t] = row[t];" + SYNC,
 )
+WALKING = (
+    HEAD
+    + """  __shared__ unsigned s[256];
+  int t = threadIdx.x;
+  const unsigned* row = in + (long long)blockIdx.x * K + t;
+  unsigned* to = out + (long long)blockIdx.x * K + (t ^ 1);
+  #pragma unroll 1
+  for (int c = 0; c < K; c += 256, row += 256, to += 256) {
+    if (c + t < K) s[t] = *row;
+    __syncthreads();
+    if (c + (t ^ 1) < K) *to = s[t ^ 1];
+    __syncthreads();
+  }
+}"""
+)
 SINGLE = tiles("tile[1][32][33]", "", "", barriers=SYNC)
 MODULO_2 = tiles("tile[2][32][33]", "b = k % 2;", "")
 MODULO_3 = tiles("tile[3][32][33]", "b = k % 3;", "")
@@ -166,8 +181,18 @@ PROVED = {
     "a trip late": LATE,
     "a barrier unless the loop ends": PREDICATED,
     "a barrier unless the loop begins": UNLESS_FIRST,
+    "until the counter is there": PLAIN.replace("k < n", "k != n"),
+    "buffers in turn, until the counter is there": TURNS.replace("k < n", "k != n"),
+    "pipeline until the counter is there": PIPELINE.replace("k < n", "k != n"),
+    "pointers that walk": WALKING,
 }
-QUICK = ("one buffer, tiles", "buffers in turn, toggled", "pipeline of three buffers", "pipeline of one buffer")
+QUICK = (
+    "until the counter is there",
+    "one buffer, tiles",
+    "buffers in turn, toggled",
+    "pipeline of three buffers",
+    "pipeline of one buffer",
+)
 #: Sizes of several trips, whole ones and tails: for tiles of 32, and for rows taken 256 at a time.
 SEVERAL = {
     "transposed": ((1, 1), (33, 31), (5, 96), (2, 97), (31, 161)),
@@ -394,6 +419,8 @@ UNSUPPORTED = {
         rows("if (k * 256 + t < K) s[t] = v;" + SYNC + "v = row[t];" + DRAIN + SYNC, before="unsigned v = row[0];"),
         "read before it is written",
     ),
+    "a counter that passes by its end": (PLAIN.replace("k < n; ++k", "k != n; k += 2"), "the trips before a trip"),
+    "a counter that begins behind its end": (PLAIN.replace("k < n", "k != n - 2"), "the trips before a trip"),
     "nine buffers": (FIVE.replace("s[5]", "s[9]").replace("% 5", "% 9"), "modulo 8"),
     "blocks of their own length": (
         rows(FILL + SYNC + DRAIN + SYNC, goes="k < n && k < (int)blockIdx.x + 1"),

@@ -232,10 +232,11 @@ class _Execution:
         self.check_trip(loop, guard, first, path)
         loop.turn += 1
         if loop.phase is Phase.LEARN:
-            loop.guards.append(guard.condition)
+            loop.guards.append(guard)
         if loop.phase is Phase.FINAL:
-            if loop.guards[loop.turn - 1].get_id() != guard.condition.get_id():
+            if loop.guards[loop.turn - 1].condition.get_id() != guard.condition.get_id():
                 raise LoopError("when it goes on differs between trips")
+            guard = loop.goes_on[loop.turn - 1]
             loop.steady = {name for name in loop.steady if path.registers.get(name) is loop.registers.get(name)}
         if loop.turn < loop.period:
             loop.begins.append(len(self.accesses))

@@ -10,6 +10,9 @@ entered and when it goes on depends on what all threads of a block know.  Of reg
 take turns several trips are one step of the induction, the fewest after which both repeat (``PERIODS``); everything
 above holds of these steps, and the loop may be left after each of their trips.
 
+A loop that goes on while a counter *differs* from its end goes on while it is *before* its end, if it comes nearer by
+equal steps that meet the end (``before_the_end``); compilers like to write it the first way.
+
 Whoever begins a trip must come to its end: a loop that some threads leave on another way is refused.
 """
 
@@ -38,6 +41,7 @@ __all__ = [
     "PeriodError",
     "Phase",
     "at_trip",
+    "before_the_end",
     "begin_trip",
     "check_step",
     "going_on",
@@ -89,7 +93,8 @@ class Loop:
         period: trips in a step.
         turn: trips of the step that have been executed.
         begins: accesses before each trip of a step.
-        guards: when the loop goes on after each trip of a step.
+        guards: when the loop goes on after each trip of a step, as it says so.
+        goes_on: the same, as it follows.
         steady: registers that no trip changes.
         effort: what the solver had spent before.
     """
@@ -109,14 +114,15 @@ class Loop:
     period: int = 1
     turn: int = 0
     begins: list[int] = field(default_factory=list)
-    guards: list[Any] = field(default_factory=list)
+    guards: list[Pred] = field(default_factory=list)
+    goes_on: tuple[Pred, ...] = ()
     steady: set[str] = field(default_factory=set)
     effort: int = 0
 
     def restart(self, period: int) -> None:
         """Forget what was learned, to begin again with other steps."""
         self.phase, self.period, self.turn = Phase.MEASURE, period, 0
-        self.registers, self.growth, self.guards = dict(self.entry), {}, []
+        self.registers, self.growth, self.guards, self.goes_on = dict(self.entry), {}, [], ()
 
     @property
     def under_way(self) -> bool:
@@ -206,11 +212,12 @@ def going_on(loop: Loop, facts: Facts) -> Pred:
         LoopError: it is not proved that the steps before a step happen, or that the loop ends.
     """
     assert loop.trip is not None
-    trip, whole = facts.term(loop.trip), z3.And(*loop.guards)
+    facts.path = tuple(c.condition for c in loop.conditions)
+    loop.goes_on = before_the_end(loop, facts) or tuple(loop.guards)
+    trip, whole = facts.term(loop.trip), z3.And(*(guard.condition for guard in loop.goes_on))
     before = at_trip(facts, loop, whole, loop.trip - 1)
     # The last step is one before the bound, so that a coordinate beyond all steps is seen at the bound.
     last = at_trip(facts, loop, whole, facts.number(loop.most - 1))
-    facts.path = tuple(c.condition for c in loop.conditions)
     names = [tuple(name.split(PRODUCT)) for name in constants(before)]
     products = [fact for parts in names for fact in facts.products(Poly({parts: 1}, facts))]
     if not facts.prove(z3.Implies(z3.And(trip >= 1, whole), before), extra=products).ok:
@@ -218,6 +225,33 @@ def going_on(loop: Loop, facts: Facts) -> Pred:
     if not facts.prove(z3.Not(last), extra=products).ok:
         raise LoopError("it is not proved that it ends")
     return Pred(z3.Or(trip == 0, before))
+
+
+def before_the_end(loop: Loop, facts: Facts) -> tuple[Pred, ...] | None:
+    """Guards ``d != 0`` as ``d >= 1``, where d falls by u in each trip and is a multiple of u, not negative, at first.
+
+    Law: d is never negative after a trip, by induction: the trip was begun with a positive multiple of u.
+    """
+    assert loop.trip is not None
+    (name,) = loop.trip.atoms
+    differences = [guard.differs for guard in loop.guards]
+    first = differences[0]
+    if first is None:
+        return None
+    try:
+        change = (facts.substitute(first, {name: loop.trip + 1}) - first).constant
+        start = facts.substitute(first, {name: facts.number(0)})
+    except UndecidedError:
+        return None
+    if not change or change % loop.period:
+        return None
+    fall = -change // loop.period
+    if any(d is None or (d - first).constant != -fall * turn for turn, d in enumerate(differences)):
+        return None
+    sign = 1 if fall > 0 else -1
+    if not facts.is_at_least(start * sign, 0) or facts.divide(start * sign, facts.number(abs(fall)))[1].constant != 0:
+        return None
+    return tuple(Pred(facts.term(d * sign) >= 1) for d in differences if d is not None)
 
 
 def _same(before: Any, now: Any) -> bool:

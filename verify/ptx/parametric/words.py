@@ -10,7 +10,7 @@ from (:mod:`verify.ptx.bytewise`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,17 @@ class Word:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pred:
-    """A truth value: a condition on atoms, and its value for every thread if nothing else matters."""
+    """A truth value: a condition on atoms, and its value for every thread if nothing else matters.
+
+    Attributes:
+        differs: the polynomial that the condition says is not zero, if that is all it says.
+        equals: the same for one that is zero.
+    """
 
     condition: Any
     table: Table | None = None
+    differs: Poly | None = None
+    equals: Poly | None = None
 
     @property
     def known(self) -> bool | None:
@@ -307,11 +314,14 @@ class Words:
 
     def eq(self, a: Word, b: Word) -> Pred:
         table = self._tables("eq", a, b)
-        difference = self.number(a) - self.number(b)
+        difference = self.word(a.width, a.value - b.value).value
         low, high = self.facts.bounds(difference)
+        if max(-low, high) >= 1 << a.width:  # otherwise only zero is a multiple of 2^width
+            difference = self.number(a) - self.number(b)
+            low, high = self.facts.bounds(difference)
         if low > 0 or high < 0 or low == high == 0:
             return self.bool_const(low == high == 0)
-        return Pred(self.facts.term(difference) == 0, table)
+        return Pred(self.facts.term(difference) == 0, table, equals=difference)
 
     def ult(self, a: Word, b: Word) -> Pred:
         return self._compared("ult", a, b, signed=False, least=1)
@@ -343,7 +353,8 @@ class Words:
         return self._connected("bool_xor", z3.Xor(p.condition, q.condition), p, q)
 
     def bool_not(self, p: Pred) -> Pred:
-        return self._connected("bool_not", z3.Not(p.condition), p)
+        opposite = self._connected("bool_not", z3.Not(p.condition), p)
+        return replace(opposite, differs=p.equals, equals=p.differs)
 
     def ite(self, p: Pred, a: Word, b: Word) -> Word:
         known = p.known
