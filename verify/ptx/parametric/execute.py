@@ -248,7 +248,15 @@ class _Execution:
             return None
         loops.check_step(loop, path.registers)
         if loop.phase is Phase.LEARN:
-            happens = loops.going_on(loop, self.facts)
+            try:
+                happens = loops.going_on(loop, self.facts)
+            except LoopError:
+                if not loop.bounds:
+                    raise
+                loop.guards = []
+                loops.next_bound(loop, self.facts)
+                self.again(loop, first, Phase.LEARN)
+                return None
             loop.steady = set(loop.registers)
             self.again(loop, first, Phase.FINAL, happens)
             return None

@@ -48,6 +48,7 @@ __all__ = [
     "headers",
     "is_trip",
     "measure",
+    "next_bound",
 ]
 
 TRIP: Final = "trip."
@@ -88,7 +89,8 @@ class Loop:
         registers: those at the beginning of a step, as far as they are known.
         growth: per register what a step adds, once that is known.
         trip: the unknown step.
-        most: a step that is never reached, which is proved: more than any size.
+        most: a step that is never reached, which is proved.
+        bounds: others to try in its place, up to one above any size.
         staged: it has barriers or uses shared memory.
         period: trips in a step.
         turn: trips of the step that have been executed.
@@ -109,6 +111,7 @@ class Loop:
     growth: dict[str, Poly] = field(default_factory=dict)
     trip: Poly | None = None
     most: int = 0
+    bounds: list[int] = field(default_factory=list)
     staged: bool = False
     phase: Phase = Phase.MEASURE
     period: int = 1
@@ -160,10 +163,19 @@ def measure(loop: Loop, after: Mapping[str, Any], facts: Facts) -> None:
                 loop.growth[name] = grown
         else:
             del loop.registers[name]
-    loop.most = 1 + max((facts.bounds(size)[1] for size in facts.sizes), default=0)
-    if loop.trip is None or loop.staged != facts.is_uniform(loop.trip):
-        name = f"{TRIP}{sum(map(is_trip, facts.atoms))}"
-        loop.trip = facts.atom(name, 0, loop.most, uniform=loop.staged)
+    largest = max((facts.bounds(size)[1] for size in facts.sizes), default=0)
+    steps = {abs(grown.constant) for grown in loop.growth.values() if grown.constant}
+    loop.bounds = sorted({largest // c + 2 for c in steps if c > 1} | {largest + 1})
+    next_bound(loop, facts)
+
+
+def next_bound(loop: Loop, facts: Facts) -> None:
+    """Suppose that there are fewer steps than the next bound; that this is so has to be proved.
+
+    A tighter bound shows that a counter which grows by more than one does not wrap.
+    """
+    loop.most = loop.bounds.pop(0)
+    loop.trip = facts.atom(f"{TRIP}{sum(map(is_trip, facts.atoms))}", 0, loop.most, uniform=loop.staged)
 
 
 def begin_trip(loop: Loop, trips: Poly) -> dict[str, Any]:

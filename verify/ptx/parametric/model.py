@@ -142,13 +142,16 @@ class Model:
     def leaves(self, store: Access, at: int) -> list[Leaf]:
         """The loads that an element of a store comes from, by condition."""
         row = [byte for value in store.values for byte in value.row or (None,) * (value.width // 8)]
-        return list(self._leaves(tuple(row[at : at + self.family.width]), ()))
+        element = tuple(row[at : at + self.family.width])
+        for condition in store.formulas:  # what is chosen by the store's own guard is chosen already
+            element = tuple(_decided(byte, condition, branch=True) for byte in element)
+        return list(self._leaves(element, ()))
 
     def _leaves(self, row: tuple[Moved, ...], conditions: tuple[Any, ...]) -> Iterator[Leaf]:
         for byte in row:
             if isinstance(byte, Choice):
                 for branch, condition in ((True, byte.condition), (False, z3.Not(byte.condition))):
-                    chosen = tuple(_decided(b, byte.condition, branch) for b in row)
+                    chosen = tuple(_decided(b, byte.condition, branch=branch) for b in row)
                     yield from self._leaves(chosen, (*conditions, condition))
                 return
         first = row[0]
@@ -228,7 +231,7 @@ def where(access: Access) -> dict[str, Any]:
     return found
 
 
-def _decided(byte: Moved, condition: Any, branch: bool) -> Moved:
+def _decided(byte: Moved, condition: Any, *, branch: bool) -> Moved:
     if isinstance(byte, Choice) and byte.condition.get_id() == condition.get_id():
         return byte.yes if branch else byte.no
     return byte
