@@ -264,11 +264,6 @@ MUTANTS = {
     "wrong register": ("st.global.f32 	[%rd36], %f6;", "st.global.f32 	[%rd36], %f5;", "expected"),
     "store left out": ("st.global.f32 	[%rd36], %f6;", "", "found"),
     "two threads for one row": ("mov.u32 	%r17, %tid.y;", "mov.u32 %r17, %tid.y; and.b32 %r17, %r17, 6;", "meets"),
-    "data changed": (
-        "st.global.f32 	[%rd36], %f6;",
-        "add.f32 %f6, %f6, %f6; st.global.f32 [%rd36], %f6;",
-        "expected",
-    ),
 }
 NARROW = {
     "32 bits, signed, to load": (
@@ -292,6 +287,14 @@ NARROW = {
 def mutant(old: str, new: str) -> str:
     assert old in texts()[SAMPLE]
     return texts()[SAMPLE].replace(old, new, 1)
+
+
+def test_computed_data_are_not_proved_and_executed_sizes_refute_them():
+    store = "st.global.f32 	[%rd36], %f6;"
+    text, family = mutant(store, "add.f32 %f6, %f6, %f6; " + store), transpose("transpose_tiled")
+    proved = [o.verdict for o in check_for_all_sizes(parse(text), family) if not o.verdict.ok]
+    assert [type(verdict) for verdict in proved] == [Unknown]
+    assert any(isinstance(o.verdict, Refuted) for o in check_kernel(text, family))
 
 
 @pytest.mark.parametrize("name", list(MUTANTS)[:: len(MUTANTS) // 2])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import z3
+
 from layoutalg.claim_family import ClaimFamily
 from layoutalg.errors import LayoutError, UndecidedError
 from verify.ptx.errors import PtxError
 from verify.ptx.parametric.contents import Contents
 from verify.ptx.parametric.events import Access, When
 from verify.ptx.parametric.facts import Environment, lemmas
-from verify.ptx.parametric.model import Model, Piece, where
+from verify.ptx.parametric.model import Model, Piece
 from verify.ptx.parametric.setting import Setting
 from verify.ptx.parametric.shared import Meeting
 from verify.ptx.parametric.witness import OTHER, find, instance
@@ -87,7 +89,7 @@ class _Checks:
         size = piece.access.size
         rest = facts.divide(piece.offset - piece.at, facts.number(size))[1]
         if piece.buffer.align % size:
-            return Refuted(self.scope, {**where(piece.access), "aligned to": piece.buffer.align, "needs": size})
+            return self._misaligned(piece)
         if rest.constant != 0 and not facts.prove(facts.term(rest) == 0, (rest,)).ok:
             return self._judged(piece, facts.term(rest) != 0, "its alignment is not proved")
         if piece.coordinate is not None:
@@ -99,6 +101,16 @@ class _Checks:
             if not facts.is_at_least(value, least):
                 return self._judged(piece, facts.term(value) < least, "it is not proved to lie in its buffer")
         return Proved(self.scope)
+
+    def _misaligned(self, piece: Piece) -> Verdict:
+        """Some base makes an access misaligned, if it happens at all."""
+        if self.facts.prove(z3.BoolVal(False)).ok:
+            return Proved(self.scope)
+        environment = find(self.facts, piece.access.formulas)
+        if environment is None:
+            return Unknown(self.scope, f"{_described(piece.access)} may be misaligned")
+        facts = {"aligned to": piece.buffer.align, "needs": piece.access.size}
+        return Refuted(self.scope, self.model.witness(piece.access, environment, **facts))
 
     def _judged(self, piece: Piece, doubt: Any, reason: str) -> Verdict:
         """Look for numbers under which an access goes wrong, and check them by arithmetic."""
@@ -169,7 +181,7 @@ class _Checks:
         mine, its = self.model.shared.order.together(first, second, meeting.when, meeting.barriers)
         others = instance(facts, [*facts.given, *its], meeting.second_thread, OTHER)
         environment = find(facts, mine, thread=meeting.first_thread, others=others)
-        if environment is not None and not meeting.warps:
+        if environment is not None and not meeting.warps and self._comes(second, environment, meeting.second_thread):
             other = self.model.setting.thread_index(meeting.second_thread)
             more = {"meets": f"{second.step.text} (line {second.step.line}) of thread {other}"}
             if self.model.run.stage is not None:
@@ -183,6 +195,13 @@ class _Checks:
             f"{_described(first)} and {_described(second)} are not proved to be apart in threads "
             f"{meeting.first_thread} and {meeting.second_thread}",
         )
+
+    def _comes(self, access: Access, environment: Environment, thread: int) -> bool:
+        """Whether another thread makes an access, as far as that is known."""
+        try:
+            return self.model.happens(access, self.model.other_thread(environment, thread))
+        except KeyError:
+            return False
 
 
 def _described(access: Access) -> str:

@@ -290,8 +290,11 @@ class Contents:
         owner = np.repeat(np.arange(len(pieces)), self.model.setting.threads)
         alive = np.concatenate([self._active(p, np.ones(self.model.setting.threads, dtype=bool)) for p in pieces])
         thread = np.tile(np.arange(self.model.setting.threads), len(pieces))
-        points = points[alive] - self._begins(blocks, points[alive])
+        begins = self._begins(blocks, points[alive])
+        points = points[alive] - begins
         verdict = self._tile(output, (points, owner[alive], thread[alive]), (pieces, blocks))
+        if not verdict.ok and begins.any():
+            raise _GapError(f"the tiles of a loop whose first trips store nothing are not those of a box: {verdict}")
         if not verdict.ok:
             return verdict
         self._blocks(places, blocks, [int(n) for n in points.max(axis=0) + 1])

@@ -81,6 +81,7 @@ class Stage:
         number: the unknown number of the step.
         trips: number of the first access of each trip of a step.
         firm: barriers that every thread passes in a step that another one follows.
+        again: when another one follows.
     """
 
     accesses: tuple[int, int]
@@ -88,6 +89,7 @@ class Stage:
     number: Poly
     trips: tuple[int, ...]
     firm: frozenset[int]
+    again: Any
 
     @property
     def name(self) -> str:

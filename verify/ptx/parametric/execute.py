@@ -342,7 +342,8 @@ class _Execution:
             if not wanted or self.facts.prove(z3.And(*wanted)).ok:
                 firm.add(number)
         accesses, barriers = (loop.accesses, len(self.accesses)), (loop.epochs[0], self.epochs[0])
-        return Stage(accesses, barriers, loop.trip, tuple(loop.begins), frozenset(firm))
+        again = z3.And(*(guard.condition for guard in loop.goes_on))
+        return Stage(accesses, barriers, loop.trip, tuple(loop.begins), frozenset(firm), again)
 
     def barrier(self, step: Step, guard: Pred, path: _Path) -> None:
         """A barrier orders only when everybody comes: its conditions are those of the whole block."""

@@ -19,7 +19,7 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from layoutalg.errors import UndecidedError
+from layoutalg.errors import LayoutError, UndecidedError
 from verify.ptx.parametric.poly import Poly
 from verify.solve import prove
 from verify.verdict import Obligation, Proved, Verdict
@@ -98,7 +98,13 @@ class Facts:
         definition: Callable[[Environment], int] | None = None,
         uniform: bool = False,
     ) -> Poly:
-        """Add an atom."""
+        """Add an atom.
+
+        Raises:
+            LayoutError: there is one of this name.
+        """
+        if name in self.atoms or name == "thread":
+            raise LayoutError(f"{name} is the name of something else in a proof; call it otherwise", name=name)
         self.atoms[name] = Atom(name, low, high, table, definition, uniform)
         return Poly({(name,): 1}, self)
 
@@ -281,6 +287,8 @@ class Facts:
     def substitute(self, value: Poly, values: Values) -> Poly:
         """Put polynomials in the place of atoms, also in what is derived from these.
 
+        What is derived anew holds everywhere: the path is that of one thread in one trip, and does not count.
+
         Raises:
             UndecidedError: it holds an atom of which nothing is known, and so not what that would become.
 
@@ -291,13 +299,17 @@ class Facts:
         1
         """
         known = dict(values)
-        for name in value.atoms - values.keys():
-            atom = self.atoms[name]
-            if atom.anew is not None:
-                if not values.keys().isdisjoint(atom.made_of):
-                    known[name] = atom.anew(values)
-            elif "!" in name and atom.table is None:
-                raise UndecidedError(f"{name} is not known in other trips")
+        path, self.path = self.path, ()
+        try:
+            for name in value.atoms - values.keys():
+                atom = self.atoms[name]
+                if atom.anew is not None:
+                    if not values.keys().isdisjoint(atom.made_of):
+                        known[name] = atom.anew(values)
+                elif "!" in name and atom.table is None:
+                    raise UndecidedError(f"{name} is not known in other trips")
+        finally:
+            self.path = path
         return value.substitute(known)
 
     def substituted(self, condition: Any, values: Values) -> Any:

@@ -49,11 +49,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """Where an element comes from under some conditions: bytes of a load, or ``None`` for anything else."""
+    """Where an element comes from under some conditions: bytes of a load, or ``None`` for anything else.
+
+    Attributes:
+        known: it is known to be something else, such as a constant or parts of several elements.
+    """
 
     conditions: tuple[Any, ...]
     load: Access | None
     at: int
+    known: bool = True
 
 
 class Model:
@@ -71,7 +76,8 @@ class Model:
         self.check_parameters()
         self.words = Words(self.facts)
         for variable in self.program.variables:
-            self.facts.atom(f"&{variable.name}", 0, (1 << 32) - 1, uniform=True)
+            base = self.facts.atom(f"&{variable.name}", 0, (1 << 32) - 1, uniform=True)
+            self.facts.given.append(self.facts.term(base) % max(variable.align, 1) == 0)
         self.run: Run = execute(
             self.program,
             self.words,
@@ -167,7 +173,8 @@ class Model:
             if first.index % self.family.width == 0 and access.size % self.family.width == 0:
                 yield Leaf(conditions, access, first.index)
                 return
-        yield Leaf(conditions, None, 0)
+        computed = any(b is None or (isinstance(b, Byte) and b.name.startswith("undefined!")) for b in row)
+        yield Leaf(conditions, None, 0, known=not computed)
 
     # --- arithmetic with numbers ------------------------------------------------------------------------------
 
@@ -202,9 +209,15 @@ class Model:
         return {**kept, "thread": thread}
 
     def origin_at(self, store: Access, at: int, environment: Environment) -> tuple[str, int] | None:
-        """Buffer and byte that an element of a store comes from, for given numbers; ``None`` for anything else."""
+        """Buffer and byte that an element of a store comes from, for given numbers; ``None`` for anything else.
+
+        Raises:
+            KeyError: it is computed, or depends on what is not followed.
+        """
         for leaf in self.leaves(store, at):
             if all(self.facts.holds(condition, environment) for condition in leaf.conditions):
+                if not leaf.known:
+                    raise KeyError("a value that is computed")
                 if leaf.load is None or not self.happens(leaf.load, environment):
                     return None
                 return self._read_at(leaf.load, leaf.at, environment)

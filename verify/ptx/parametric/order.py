@@ -29,9 +29,28 @@ class Order:
     def between(self, first: Access, second: Access) -> tuple[Any, ...] | None:
         """``None`` if a barrier orders two accesses of one step, otherwise conditions of barriers between that may."""
         numbers = range(first.block_epoch, second.block_epoch)
+        stage = self.run.stage
+        if stage is not None and (self.run.zone(first), self.run.zone(second)) == (0, 2):
+            # Of the loop between them the first step is certain.
+            values: Values = {stage.name: stage.number.lift(0)}
+            return self._certain([c for number in numbers for c in self._there(number, values)], second)
         if any(self.comes(number, access) for number in numbers for access in (first, second)):
             return None
         return tuple(_all(self.run.barriers[number]) for number in numbers)
+
+    def _there(self, number: int, values: Values) -> list[Any]:
+        """When a barrier comes in another step; nothing if that is not known, since it then orders nothing."""
+        try:
+            return [self.facts.substituted(_all(self.run.barriers[number]), values)]
+        except UndecidedError:
+            return []
+
+    def _certain(self, barriers: list[Any], access: Access) -> tuple[Any, ...] | None:
+        """``None`` if one of these barriers comes whenever an access happens, otherwise the barriers."""
+        path, self.facts.path = self.facts.path, tuple(access.formulas)
+        sure = any(self.facts.prove(barrier).ok for barrier in barriers)
+        self.facts.path = path
+        return None if sure else tuple(barriers)
 
     def carried(self, before: Access, after: Access) -> tuple[Any, ...] | None:
         """The same for an access in one step of a loop and one in the next; conditions are those of the next."""
@@ -42,10 +61,7 @@ class Order:
         if any(number in stage.firm for number in tail) or any(self.comes(number, after) for number in head):
             return None
         earlier: Values = {stage.name: stage.number - 1}
-        try:
-            ended = [self.facts.substituted(_all(self.run.barriers[number]), earlier) for number in tail]
-        except UndecidedError:
-            ended = [z3.BoolVal(True)]
+        ended = [condition for number in tail for condition in self._there(number, earlier)]
         return (*ended, *(_all(self.run.barriers[number]) for number in head))
 
     def together(
@@ -60,6 +76,8 @@ class Order:
         if stage is not None:
             mine = [self.facts.substituted(formula, stage.earlier(when)) for formula in mine]
             mine += stage.conditions(when, self.facts)
+            if stage.firm and (self.run.zone(first), self.run.zone(second)) == (1, 2):
+                mine.append(z3.Not(stage.again))  # a step that another one follows passes a barrier
         return [*mine, *(z3.Not(barrier) for barrier in barriers)], second.formulas
 
     def apart(self, first: Access, second: Access, when: When, barriers: tuple[Any, ...]) -> bool:

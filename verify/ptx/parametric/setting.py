@@ -179,6 +179,7 @@ class Setting:
                 found[index] = words.word(parameter.bits, self.values[parameter.name])
             else:
                 base = self.facts.atom(f"*{parameter.name}", 0, (1 << 64) - 1, uniform=True)
+                self.facts.given.append(self.facts.term(base) % parameter.align == 0)
                 found[index] = words.word(64, base)
         return found
 
@@ -211,7 +212,7 @@ class Setting:
 
     def _coordinate(self, extent: Poly) -> Poly:
         self._used += 1
-        x = self.facts.atom(f"x{self._used}", 0, self.facts.bounds(extent)[1] - 1)
+        x = self.facts.atom(f"x.{self._used}", 0, self.facts.bounds(extent)[1] - 1)
         self.facts.given.append(self.facts.term(extent - x) >= 1)
         return x
 

@@ -89,6 +89,7 @@ def find(
     """
     everything = [*facts.given, *formulas]
     names = {part for f in (*everything, *others) for name in constants(f) for part in name.split(PRODUCT)}
+    names |= {name for size in facts.sizes for name in size.atoms}
     free = [*exact(everything), *_threads(facts, names)] if thread is None else []
     settled = free or instance(facts, everything, thread or 0)
     ranges = [
