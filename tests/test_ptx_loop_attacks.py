@@ -47,12 +47,39 @@ def along_rows(column: str = "", guard: str = "") -> str:
     )
 
 
+def barrier_if(condition: str) -> str:
+    text = "{ .reg .pred p; setp.ne.s32 p, %0, 0; @p bar.sync 0; }"
+    return f'asm volatile("{text}" :: "r"((int)({condition})) : "memory");'
+
+
+COPY = "if (k * 256 + t < K) to[k * 256 + t] = row[k * 256 + t];"
+BOTH = "unsigned s[256]; __shared__ volatile unsigned r[256]"
+DIAGONAL = (
+    HEAD
+    + """  int t = threadIdx.x;
+  #pragma unroll 1
+  for (int k = 0; k * 256 < K; ++k) {
+    int i = blockIdx.x + 2 * k, c = 256 * k + t;
+    if (i < M && c < K) out[(long long)i * K + c] = in[(long long)i * K + c];
+  }
+}"""
+)
 TILES = replace(transposed(), grid=("(M + 15)//16", 1, 1), block=(16, 16, 1))
 QUOTIENT = "(unsigned)(i + x) / (unsigned)(M + k + 1)"
 #: Kernel, family, sizes at which it goes wrong.
 WRONG = {
     "a barrier of which nothing is known in another trip": (rows(FILL + SYNC + DRAIN + UNDECIDED), copied(), (3, 512)),
     "a column that only the readers' bounds make right": (along_rows("+ " + QUOTIENT), TILES, (1, 60)),
+    "one trip for two dimensions": (DIAGONAL, replace(copied(), grid=(2, 1, 1)), (4, 512)),
+    "a barrier that the last trip leaves out": (
+        rows(
+            barrier_if("k + 1 < n") + "if (t < 2 && k + 1 < n) r[t] = 5;" + COPY,
+            behind="if (t < 2) r[t ^ 1] = 7;",
+            shared=BOTH,
+        ),
+        copied(),
+        (1, 512),
+    ),
     "writers that only the readers' bounds make come": (along_rows("", f"&& {QUOTIENT} != 3"), TILES, (1, 60)),
 }
 
@@ -116,7 +143,16 @@ RIGHT = {
             FILL + SYNC + DRAIN + SYNC,
             before="r[t] = row[0];",
             behind="r[t ^ 1] = 7;",
-            shared="unsigned s[256]; __shared__ volatile unsigned r[256]",
+            shared=BOTH,
+        ),
+        copied(),
+    ),
+    "a barrier in the last trip alone": (
+        rows(
+            COPY + barrier_if("k + 1 == n"),
+            before="if (t < 2) r[t] = 1;",
+            behind="if (t < 2) r[t ^ 1] = 7;",
+            shared=BOTH,
         ),
         copied(),
     ),

@@ -180,7 +180,8 @@ class _Checks:
         facts, first, second = self.facts, meeting.first, meeting.second
         mine, its = self.model.shared.order.together(first, second, meeting.when, meeting.barriers)
         others = instance(facts, [*facts.given, *its], meeting.second_thread, OTHER)
-        environment = find(facts, mine, thread=meeting.first_thread, others=others)
+        alone = [*mine, *self.model.shared.order.adjacent(first, second, meeting.when)]
+        environment = find(facts, alone, thread=meeting.first_thread, others=others)
         if environment is not None and not meeting.warps and self._comes(second, environment, meeting.second_thread):
             other = self.model.setting.thread_index(meeting.second_thread)
             more = {"meets": f"{second.step.text} (line {second.step.line}) of thread {other}"}

@@ -378,9 +378,10 @@ class Contents:
                 used |= block.atoms
                 continue
             axes = [name for name in block.atoms if name.startswith("ctaid.")]
-            if len(axes) != 1 or axes[0] in used:
+            walks = {name for name in block.atoms if name.startswith("ctaid.") or is_trip(name)}
+            if len(axes) != 1 or walks & used:
                 raise _GapError(f"tiles begin at {block}; supported is {step} times one index of the block")
-            used.add(axes[0])
+            used |= walks
             count = self.model.setting.grid["xyz".index(axes[0][-1])]
             if self._strided(block, axes[0], count, step):
                 continue

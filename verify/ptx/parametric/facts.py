@@ -284,6 +284,11 @@ class Facts:
         made_of = frozenset(base for part in parts for base in (part, *self.atoms[part].made_of))
         self.atoms[name] = replace(self.atoms[name], made_of=made_of, anew=anew)
 
+    def _is_opaque(self, name: str) -> bool:
+        """Whether nothing is known of an atom, not even what it is derived from."""
+        atom = self.atoms[name]
+        return "!" in name and atom.table is None and atom.anew is None
+
     def substitute(self, value: Poly, values: Values) -> Poly:
         """Put polynomials in the place of atoms, also in what is derived from these.
 
@@ -304,9 +309,11 @@ class Facts:
             for name in value.atoms - values.keys():
                 atom = self.atoms[name]
                 if atom.anew is not None:
+                    if any(map(self._is_opaque, atom.made_of)):
+                        raise UndecidedError(f"{name} is not known in other trips")
                     if not values.keys().isdisjoint(atom.made_of):
                         known[name] = atom.anew(values)
-                elif "!" in name and atom.table is None:
+                elif self._is_opaque(name):
                     raise UndecidedError(f"{name} is not known in other trips")
         finally:
             self.path = path

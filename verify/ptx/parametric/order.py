@@ -30,7 +30,7 @@ class Order:
         """``None`` if a barrier orders two accesses of one step, otherwise conditions of barriers between that may."""
         numbers = range(first.block_epoch, second.block_epoch)
         stage = self.run.stage
-        if stage is not None and (self.run.zone(first), self.run.zone(second)) == (0, 2):
+        if stage is not None and self._zones(first, second) == (0, 2):
             # Of the loop between them the first step is certain.
             values: Values = {stage.name: stage.number.lift(0)}
             return self._certain([c for number in numbers for c in self._there(number, values)], second)
@@ -76,9 +76,42 @@ class Order:
         if stage is not None:
             mine = [self.facts.substituted(formula, stage.earlier(when)) for formula in mine]
             mine += stage.conditions(when, self.facts)
-            if stage.firm and (self.run.zone(first), self.run.zone(second)) == (1, 2):
-                mine.append(z3.Not(stage.again))  # a step that another one follows passes a barrier
+            if stage.firm and self._zones(first, second) == (1, 2):
+                mine.append(self._late(first))
         return [*mine, *(z3.Not(barrier) for barrier in barriers)], second.formulas
+
+    def _late(self, access: Access) -> Any:
+        """When no whole step that passes a barrier lies between an access in a loop and what is behind it.
+
+        The step is the last one; or it is the last but one, the barriers that come in a step which another one follows
+        are before the access, and those of the last step do not come.
+        """
+        stage = self.run.stage
+        assert stage is not None
+        begin, end = stage.barriers
+        last = z3.Not(stage.again)
+        if any(number in stage.firm for number in range(access.block_epoch, end)):
+            return last
+        after: Values = {stage.name: stage.number + 1}
+        coming = [self.facts.substituted(_all(self.run.barriers[n]), after) for n in range(begin, end)]
+        return z3.Or(last, z3.And(*(z3.Not(barrier) for barrier in coming)))
+
+    def adjacent(self, first: Access, second: Access, when: When) -> list[Any]:
+        """When no step of the loop lies between two accesses, whose barriers might order them.
+
+        Raises:
+            UndecidedError: it is not known when.
+        """
+        stage, zones = self.run.stage, self._zones(first, second)
+        if stage is None or when is not When.SAME or zones[0] == zones[1]:
+            return []
+        if zones == (0, 1):
+            return [self.facts.term(stage.number) == 0]
+        values: Values = {stage.name: stage.number.lift(0)} if zones == (0, 2) else {}
+        return [z3.Not(self.facts.substituted(stage.again, values))]
+
+    def _zones(self, first: Access, second: Access) -> tuple[int, int]:
+        return self.run.zone(first), self.run.zone(second)
 
     def apart(self, first: Access, second: Access, when: When, barriers: tuple[Any, ...]) -> bool:
         """Whether any two threads are proved never to meet there."""

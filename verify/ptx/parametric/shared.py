@@ -126,8 +126,9 @@ class SharedMemory:
         variable = self.program.variable(names[0][1:])
         unit = WIDTHS[variable.type] // 8
         room = self.dynamic if variable.count is None else variable.count * unit
-        # Addresses wrap at 32 bits; an offset just below the variable is a negative number.
-        offsets = (np.broadcast_to(table, self.threads) + (1 << 31)) % (1 << 32) - (1 << 31)
+        offsets = np.broadcast_to(table, self.threads)
+        if access.width == 32:  # addresses wrap; an offset just below the variable is a negative number
+            offsets = (offsets + (1 << 31)) % (1 << 32) - (1 << 31)
         active = np.ones(self.threads, dtype=bool)
         for condition in access.conditions:
             if condition.table is not None:
