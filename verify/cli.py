@@ -152,11 +152,12 @@ def results(
             advance()
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    code = exit_code(type(verdict).__name__ for verdict in verdicts)
     if as_json:
-        emit("verify results", exit_code(type(verdict).__name__ for verdict in verdicts), results=rows)
+        emit("verify results", code, results=rows)
     else:
         _print_results(Console(), counts, [row for row in rows if row["verdict"] in ("Refuted", "Unknown")])
-    raise typer.Exit(exit_code(type(verdict).__name__ for verdict in verdicts))
+    raise typer.Exit(code)
 
 
 def _print_results(console: Console, counts: dict[str, dict[str, int]], bad: Sequence[dict[str, Any]]) -> None:

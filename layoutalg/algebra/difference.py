@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from layoutalg.errors import UndecidedError
 from layoutalg.iters import Iters, Vector, combine, vector_at
 
-__all__ = ["Digit", "Part", "first_difference"]
+__all__ = ["Digit", "Part", "first_difference", "linear_part"]
 
 MOST_PARTS: Final = 1 << 15
 
@@ -115,6 +115,32 @@ def first_difference(box: Part, iters: Iters, other: Iters) -> int | None:
                 heappush(heap, piece)
     points = math.prod(digit.extent for digit in box.digits)
     raise UndecidedError(f"{points} points in over {MOST_PARTS} parts, on each of which the values are a sum of digits")
+
+
+def linear_part(box: Part, iters: Iters) -> Part | None:
+    """Cut the digits of a box until all block indices are linear in them; None where that takes several parts.
+
+    >>> from layoutalg.iters import make_iter
+    >>> linear_part(Part(0, 0, (Digit(6, 1, 3),)), (make_iter(4, 100), make_iter(6, 1))).digits
+    (Digit(extent=3, unit=2, step=6), Digit(extent=2, unit=1, step=3))
+    """
+    part = _before(box, None)
+    while (cut := _leaving(part, iters)) is not None:
+        if cut.steps < 2 or part.digits[cut.digit].extent % cut.steps:
+            return None
+        (part,) = _in_blocks(part, cut.digit, cut.steps)
+    return part
+
+
+def _leaving(part: Part, iters: Iters) -> _Cut | None:
+    """Say where a part leaves the innermost block that it leaves."""
+    block, steps = 1, tuple(digit.step for digit in part.digits)
+    for extent, _, _ in reversed(iters[1:]):
+        block *= extent
+        cut = _cut(_remainder(block, block, part.place, steps), part.digits)
+        if cut is not None:
+            return cut
+    return None
 
 
 def _before(part: Part, end: int | None) -> Part:

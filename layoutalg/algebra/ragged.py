@@ -18,14 +18,13 @@ which its two ends decide.  Where it leaves, a digit is cut at the last step bef
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from layoutalg.algebra.canonical import canonical_shard
-from layoutalg.algebra.difference import Digit, Part, first_difference
+from layoutalg.algebra.difference import Digit, Part, first_difference, linear_part
 from layoutalg.errors import NotExpressibleError
 from layoutalg.index import flatten
-from layoutalg.iters import Iter, Iters, Vector, combine, is_multiple_of_axis, scale_vector, vector_at
+from layoutalg.iters import Iter, Iters, combine, is_multiple_of_axis, scale_vector, vector_at
 
 __all__ = ["Box", "affine_digits", "read_box", "take_off_whole_digits"]
 
@@ -37,11 +36,6 @@ class Box(NamedTuple):
     shape: tuple[int, ...]
     begin: tuple[int, ...]
     lengths: tuple[int, ...]
-
-
-class _Digit(NamedTuple):
-    extent: int
-    step: int  # of the flat index
 
 
 def take_off_whole_digits(box: Box) -> tuple[Box, Iters]:
@@ -74,65 +68,24 @@ def affine_digits(box: Box) -> Iters | None:
     >>> affine_digits(Box((make_iter(4, 7), make_iter(10**9 + 1, 3)), (1000, 4000), (0, 0), (500, 3)))
     (500:12000, 3:3)
     """
-    base, digits = _digits_of(box)
-    while (leaving := _leaving_block(box.iters, base, digits)) is not None:
-        cut = _cut(digits, *leaving)
-        if cut is None:
-            return None
-        digits = _longer_than_one(cut)
-    strides = [is_multiple_of_axis(step) for step in _steps(box.iters, base, digits)]
-    if None in strides:
+    part = linear_part(_part_of(box), box.iters)
+    if part is None:
         return None
-    return tuple(Iter(digit.extent, *stride) for digit, stride in zip(digits, strides, strict=True) if stride)
+    start = scale_vector(vector_at(box.iters, part.place), -1)
+    found: list[Iter] = []
+    for digit in part.digits:
+        stride = is_multiple_of_axis(combine(vector_at(box.iters, part.place + digit.step), start))
+        if stride is None:
+            return None
+        found.append(Iter(digit.extent, *stride))
+    return tuple(found)
 
 
-def _digits_of(box: Box) -> tuple[int, list[_Digit]]:
-    """Return the flat index of the begin, and the dimensions of the box that have more than one index."""
-    steps = [math.prod(box.shape[dim + 1 :]) for dim in range(len(box.shape))]
-    digits = [_Digit(*pair) for pair in zip(box.lengths, steps, strict=True)]
-    return flatten(box.begin, box.shape), _longer_than_one(digits)
-
-
-def _longer_than_one(digits: list[_Digit]) -> list[_Digit]:
-    return [digit for digit in digits if digit.extent > 1]
-
-
-def _steps(iters: Iters, base: int, digits: Sequence[_Digit]) -> list[Vector]:
-    """Return how far one step of each digit moves the value at the begin."""
-    start = scale_vector(vector_at(iters, base), -1)
-    return [combine(vector_at(iters, base + digit.step), start) for digit in digits]
-
-
-def _leaving_block(iters: Iters, base: int, digits: Sequence[_Digit]) -> tuple[int, int, list[int]] | None:
-    """Return extent, first remainder and remainders per digit of the innermost block that the digits leave."""
-    steps = [digit.step for digit in digits]
-    for extent, _, _ in reversed(iters[1:]):
-        block, rest = divmod(base, extent)
-        blocks = [(base + step) // extent - block for step in steps]
-        rests = [step - extent * b for step, b in zip(steps, blocks, strict=True)]
-        moves = [(digit.extent - 1) * r for digit, r in zip(digits, rests, strict=True)]
-        if rest + sum(min(0, x) for x in moves) < 0 or rest + sum(max(0, x) for x in moves) >= extent:
-            return extent, rest, rests
-        base, steps = block, blocks
-    return None
-
-
-def _cut(digits: list[_Digit], extent: int, rest: int, rests: list[int]) -> list[_Digit] | None:
-    """Cut the innermost digit that leaves ``[0, extent)`` where it would; None if no such cut divides it.
-
-    The digits further in take all their values meanwhile.
-    """
-    low = high = rest
-    for k in range(len(digits) - 1, -1, -1):
-        count, step = digits[k]
-        move = rests[k]
-        inner = 1 + ((extent - 1 - high) // move if move > 0 else low // -move if move else count)
-        if inner < count:
-            if inner <= 1 or count % inner:
-                return None
-            return [*digits[:k], _Digit(count // inner, step * inner), _Digit(inner, step), *digits[k + 1 :]]
-        low, high = low + min(0, (count - 1) * move), high + max(0, (count - 1) * move)
-    return None
+def _part_of(box: Box) -> Part:
+    """Return the dimensions of a box as digits."""
+    steps = [(math.prod(box.lengths[dim + 1 :]), math.prod(box.shape[dim + 1 :])) for dim in range(len(box.shape))]
+    digits = (Digit(length, *step) for length, step in zip(box.lengths, steps, strict=True) if length > 1)
+    return Part(0, flatten(box.begin, box.shape), tuple(digits))
 
 
 def read_box(box: Box) -> Iters:
@@ -152,14 +105,12 @@ def read_box(box: Box) -> Iters:
     (100000000:9, 2:3)
     """
     count = math.prod(box.lengths)
-    base, digits = _digits_of(box)
-    units = [math.prod(digit.extent for digit in digits[k + 1 :]) for k in range(len(digits))]
-    whole = Part(0, base, tuple(Digit(d.extent, unit, d.step) for d, unit in zip(digits, units, strict=True)))
-    start = scale_vector(vector_at(box.iters, base), -1)
+    whole = _part_of(box)
+    start = scale_vector(vector_at(box.iters, whole.place), -1)
     found: Iters = ()
     known = 1  # points of the digits that are found
     while known < count:
-        place = base + sum(d.step * (known // unit % d.extent) for d, unit in zip(digits, units, strict=True))
+        place = whole.place + sum(d.step * (known // d.unit % d.extent) for d in whole.digits)
         stride = is_multiple_of_axis(combine(vector_at(box.iters, place), start))
         if stride is None:
             raise _no_layout(known)

@@ -115,15 +115,18 @@ def _by_digits(x: Any, box: Box) -> tuple[Any, Any]:
     return layout, TileLayout.from_iters(shard=digits, offset={axis.name: value for axis, value in start.items()})
 
 
-_right_leaving = ragged._leaving_block
+_right_leaving = difference._leaving
 
 
 def _never_leaves(*_: Any) -> None:
     return None
 
 
-def _outer_blocks_only(iters: tuple[Iter, ...], base: int, digits: Any) -> Any:
-    return _right_leaving(iters[:-1], base // iters[-1].extent, digits) if len(iters) > 1 else None
+def _outer_blocks_only(part: Part, iters: tuple[Iter, ...]) -> Any:
+    if len(iters) < 2:
+        return None
+    outer, inner = iters[-2:]
+    return _right_leaving(part, (*iters[:-2], outer._replace(extent=outer.extent * inner.extent)))
 
 
 _right_whole = ragged.take_off_whole_digits

@@ -7,6 +7,7 @@ they meet, register by register when it is read.  What has no meaning here is re
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -269,11 +270,10 @@ class _Execution:
 
     def check_trip(self, loop: Loop, guard: Pred, first: int, path: _Path) -> None:
         """Whoever begins a trip comes to its end, and threads that meet at barriers go round together."""
-        same = [mine is its for mine, its in zip(path.conditions, loop.path, strict=False)]
-        waiting = self.ready.keys() == loop.waiting.keys()
-        if len(path.conditions) != len(loop.path) or not all(same) or not waiting:
-            raise LoopError("it has several ways out")
-        if any(self.ready[at] is not waiting for at, waiting in loop.waiting.items()):
+        waiting = loop.waiting
+        stayed = len(path.conditions) == len(loop.path) and all(map(operator.is_, path.conditions, loop.path))
+        alone = self.ready.keys() == waiting.keys() and all(self.ready[at] is waiting[at] for at in waiting)
+        if not stayed or not alone:
             raise LoopError("it has several ways out")
         if not loop.staged:
             shared = any(access.space != "global" for access in self.accesses[loop.accesses :])

@@ -33,7 +33,8 @@ class Order:
         if stage is not None and self._zones(first, second) == (0, 2):
             # Of the loop between them the first step is certain.
             values: Values = {stage.name: stage.number.lift(0)}
-            return self._certain([c for number in numbers for c in self._there(number, values)], second)
+            barriers = tuple(c for number in numbers for c in self._there(number, values))
+            return None if any(self._follows(barrier, second) for barrier in barriers) else barriers
         if any(self.comes(number, access) for number in numbers for access in (first, second)):
             return None
         return tuple(_all(self.run.barriers[number]) for number in numbers)
@@ -45,12 +46,12 @@ class Order:
         except UndecidedError:
             return []
 
-    def _certain(self, barriers: list[Any], access: Access) -> tuple[Any, ...] | None:
-        """``None`` if one of these barriers comes whenever an access happens, otherwise the barriers."""
+    def _follows(self, formula: Any, access: Access) -> bool:
+        """Whether a formula holds whenever an access happens."""
         path, self.facts.path = self.facts.path, tuple(access.formulas)
-        sure = any(self.facts.prove(barrier).ok for barrier in barriers)
+        sure = self.facts.prove(formula).ok
         self.facts.path = path
-        return None if sure else tuple(barriers)
+        return sure
 
     def carried(self, before: Access, after: Access) -> tuple[Any, ...] | None:
         """The same for an access in one step of a loop and one in the next; conditions are those of the next."""
@@ -127,10 +128,7 @@ class Order:
         key = (number, access.number)
         if key not in self._known:
             wanted = [c for c in self.run.barriers[number] if not any(c is known for known in access.conditions)]
-            goal, path = _all(tuple(wanted)), self.facts.path
-            self.facts.path = tuple(access.formulas)
-            self._known[key] = not wanted or self.facts.prove(goal).ok
-            self.facts.path = path
+            self._known[key] = not wanted or self._follows(_all(tuple(wanted)), access)
         return self._known[key]
 
 

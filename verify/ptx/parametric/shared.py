@@ -236,10 +236,9 @@ class SharedMemory:
         that a warp barrier orders before count, too.
         """
         zone = self.run.zone(load)
-        everyone = np.ones(self.threads, dtype=bool)
         own = self._latest(load, (at, width), self._stores(load, zone), here=True)
-        yield from self._found(own, When.SAME, everyone & (own[0] >= 0))
         rest = own[0] < 0
+        yield from self._found(own, When.SAME, ~rest)
         if zone == 0:
             yield from self._found(own, When.SAME, rest)
             return
